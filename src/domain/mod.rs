@@ -58,6 +58,7 @@ pub mod recording;
 pub mod rights;
 pub mod schedule;
 pub mod segment_format;
+pub mod sei;
 pub mod session;
 pub mod signing;
 pub mod slate_canvas;

@@ -11,7 +11,7 @@ use crate::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::segment_format::SegmentFormat;
 
 /// Part of every segment's key. A change of the converted bytes must raise it.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 
 /// A backend that makes CMAF of one rendition from the MPEG-TS of another backend.
 ///
@@ -82,7 +82,8 @@ impl Backend for CmafConverter {
     }
 }
 
-/// Converts segment after segment until the run or its receiver ends.
+/// Converts segment after segment until the run or its receiver ends. After the end of a copied track of audio that is shorter than
+/// the video whose grid it follows, segments are empty.
 async fn convert_run(
     mut source_run: Run,
     spec: Arc<RenditionSpec>,
@@ -90,6 +91,7 @@ async fn convert_run(
     segments: mpsc::Sender<Result<Segment>>,
     mut gate: watch::Receiver<usize>,
 ) {
+    let mut next_index = None;
     loop {
         let outcome = tokio::select! {
             () = segments.closed() => return,
@@ -103,10 +105,25 @@ async fn convert_run(
             outcome = source_run.next() => outcome,
         };
         let result = match outcome {
-            Some(Ok(segment)) => convert(segment, &spec, &config).await,
+            Some(Ok(segment)) => {
+                next_index = Some(segment.index + 1);
+                convert(segment, &spec, &config).await
+            }
             Some(Err(error)) => Err(error),
-            None => return,
+            None => break,
         };
+        let failed = result.is_err();
+        if segments.send(result).await.is_err() || failed {
+            return;
+        }
+    }
+    let (Some(next_index), Some(AudioPlan::Copy { .. })) = (next_index, &spec.rendition.audio) else { return };
+    for index in next_index..spec.grid.len() {
+        tokio::select! {
+            () = segments.closed() => return,
+            allowed = gate.wait_for(|allowed| *allowed >= index) => if allowed.is_err() { return },
+        }
+        let result = convert(Segment { index, content: Vec::new().into() }, &spec, &config).await;
         let failed = result.is_err();
         if segments.send(result).await.is_err() || failed {
             return;
@@ -234,7 +251,7 @@ mod tests {
     #[tokio::test]
     async fn segments_contain_their_init_segment_and_wait_for_the_gate() {
         let converter = converter(vec![audio_segment(0..47), audio_segment(47..47), audio_segment(94..141)]);
-        assert_eq!((converter.name(), converter.version()), ("scripted", "7 as CMAF 1"));
+        assert_eq!((converter.name(), converter.version()), ("scripted", "7 as CMAF 2"));
         let mut run = converter.start(Job::new(spec(false), 0), 1).unwrap();
         let mut inits = Vec::new();
         for index in 0..3 {
@@ -253,6 +270,32 @@ mod tests {
         }
         assert!(inits.iter().all(|init| *init == inits[0]));
         assert!(run.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn copied_audio_that_ends_before_the_video_has_empty_segments() {
+        let copied = RenditionSpec {
+            rendition: Arc::new(Rendition {
+                video: None,
+                audio: Some(AudioPlan::Copy { stream: 1 }),
+                format: SegmentFormat::Fmp4,
+            }),
+            ..RenditionSpec::clone(&spec(false))
+        };
+        let mut run = converter(vec![audio_segment(0..40)]).start(Job::new(Arc::new(copied), 0), 1).unwrap();
+        let mut sizes = Vec::new();
+        for index in 0..3 {
+            run.allow_through(index);
+            let segment = run.next().await.unwrap().unwrap();
+            let SegmentContent::InMemory(bytes) = segment.content else { panic!() };
+            let (_, media) = split_init(&bytes).unwrap();
+            sizes.push((segment.index, media.windows(4).any(|kind| kind == b"mdat")));
+        }
+        assert_eq!(sizes, [(0, true), (1, false), (2, false)]);
+        assert!(run.next().await.is_none());
+        // An encoder continues with silence by itself, so an early end is that of the run.
+        let mut run = converter(vec![audio_segment(0..40)]).start(Job::new(spec(false), 0), 2).unwrap();
+        assert!(run.next().await.unwrap().is_ok() && run.next().await.is_none());
     }
 
     #[tokio::test]

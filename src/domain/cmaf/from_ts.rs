@@ -1,7 +1,8 @@
-//! CMAF segments from MPEG-TS segments that an encoder made, so that copied and encoded tracks are served in one form.
+//! CMAF segments from MPEG-TS segments that a backend encoded or copied, so that all tracks are served in one form.
 //!
 //! A segment contains one track: H.264 or HEVC as a byte stream (ITU-T H.264 and H.265 annex B), one access unit in each PES
-//! packet; AV1 as ffmpeg's private data, one temporal unit in each; AAC in ADTS; or AC-3 or E-AC-3. Its times stay on the clock of the transport stream, in units of 90 kHz for video
+//! packet; AV1 as ffmpeg's private data, one temporal unit in each; or whole frames of AAC in ADTS, AC-3, E-AC-3 or MP3. Its times stay
+//! on the clock of the transport stream, in units of 90 kHz for video
 //! and in samples for audio.
 
 mod ac3_frames;
@@ -9,13 +10,15 @@ mod adts;
 mod annex_b;
 mod audio;
 mod av1;
+mod mp3_frames;
 #[cfg(test)]
 mod tests;
 mod video;
 
 pub use video::VideoCodec;
 
-use super::entry::{self, EntryError, avc, hevc};
+use super::entry::hevc::{self, HdrMessages};
+use super::entry::{self, EntryError, avc};
 use super::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
 use super::moof::{Fragment, LayoutError, lay_out};
 use super::{Sample, SampleEntry, VideoFormat};
@@ -29,7 +32,7 @@ pub struct SegmentPosition {
     /// `sequence_number` of `mfhd`, from 1.
     pub sequence_number: u32,
     /// End of the segment on its grid, on the clock of the transport stream but without its wrap: the last frame of video
-    /// lasts until then. Timestamps are unwrapped to the times nearest to it.
+    /// lasts until then, unless leading pictures of the next segment precede it. Timestamps are unwrapped to the times nearest to it.
     pub end: Ticks,
 }
 
@@ -47,13 +50,16 @@ pub struct CmafSegment {
 }
 
 /// The description of a track from which its init segment is made. It must be equal for all segments of a rendition, except
-/// for H.264, whose samples contain the parameter sets too.
+/// where the samples repeat it: the parameter sets of H.264, and the frame headers of AC-3, E-AC-3 and MP3. Of these only codec
+/// and sample rate must be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrackConfig {
     Video {
         codec: VideoCodec,
         /// NAL units of the parameter sets, without start codes, in the order of the stream and without repetitions.
         parameter_sets: Vec<Vec<u8>>,
+        /// Those of HEVC.
+        messages: HdrMessages,
     },
     /// The sequence header of AV1, as a whole unit.
     Av1 { sequence_header: Vec<u8> },
@@ -142,6 +148,7 @@ impl ConvertedTrack {
             0x1b => video::read(stream, VideoCodec::H264, end, config),
             0x24 => video::read(stream, VideoCodec::Hevc, end, config),
             0x06 if stream.kind == TrackKind::Video => av1::read(stream, end, config),
+            0x03 | 0x04 => audio::read(stream, mp3_frames::split_frames, end, config),
             0x0f => audio::read(stream, adts::split_frames, end, config),
             0x81 | 0x87 => audio::read(stream, ac3_frames::split_frames, end, config),
             other => Err(ConversionError::StreamType(other)),
@@ -157,6 +164,18 @@ impl TrackConfig {
         }
     }
 
+    /// Whether frames of audio with the description `other` can be decoded after this one's init segment.
+    fn accepts_audio(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Audio { entry, sample_rate }, Self::Audio { entry: other_entry, sample_rate: other_rate }) => {
+                let has_frame_headers = matches!(&*entry.codecs, "ac-3" | "ec-3" | "mp4a.6B" | "mp4a.69");
+                let is_same = entry == other_entry || has_frame_headers && entry.codecs == other_entry.codecs;
+                is_same && sample_rate == other_rate
+            }
+            _ => false,
+        }
+    }
+
     /// Units per second of the track's times.
     pub fn timescale(&self) -> u32 {
         match self {
@@ -165,15 +184,14 @@ impl TrackConfig {
         }
     }
 
-    /// The format that the first sequence parameter set states: of H.264 with pixel aspect and colour, of HEVC and AV1 the
-    /// size only.
-    /// The default for audio.
+    /// The format that the first sequence parameter set states, of HEVC with the light levels of its messages, of AV1 the size
+    /// only. The default for audio.
     ///
     /// # Errors
     /// If the parameter set is missing or damaged.
     pub fn video_format(&self) -> Result<VideoFormat, EntryError> {
-        let (codec, parameter_sets) = match self {
-            Self::Video { codec, parameter_sets } => (codec, parameter_sets),
+        let (codec, parameter_sets, messages) = match self {
+            Self::Video { codec, parameter_sets, messages } => (codec, parameter_sets, messages),
             Self::Av1 { sequence_header } => {
                 let (width, height) = entry::av1::picture_size(sequence_header)?;
                 return Ok(VideoFormat { width, height, ..VideoFormat::default() });
@@ -184,10 +202,7 @@ impl TrackConfig {
         let sps = sets.find(|unit| codec.is_sequence_parameter_set(unit)).ok_or(EntryError::Truncated)?;
         match codec {
             VideoCodec::H264 => avc::video_format(sps),
-            VideoCodec::Hevc => {
-                let (width, height) = hevc::picture_size(sps)?;
-                Ok(VideoFormat { width, height, ..VideoFormat::default() })
-            }
+            VideoCodec::Hevc => hevc::video_format(sps, messages),
         }
     }
 
@@ -197,7 +212,7 @@ impl TrackConfig {
     /// If the parameter sets are damaged, too long or incomplete.
     pub fn sample_entry(&self, format: &VideoFormat) -> Result<SampleEntry, EntryError> {
         match self {
-            Self::Video { codec, parameter_sets } => {
+            Self::Video { codec, parameter_sets, .. } => {
                 let units: Vec<&[u8]> = parameter_sets.iter().map(Vec::as_slice).collect();
                 match codec {
                     VideoCodec::H264 => {

@@ -178,6 +178,8 @@ fn reading_margin_seconds(media: &Media, rendition: &Rendition) -> f64 {
         (Some(VideoPlan::Encode(_)), Container::MpegTs | Container::MpegPs | Container::Other) => 5.0,
         // Packets of the other stream may be before the keyframe in the file.
         (Some(_), _) => 1.0,
+        // Multiplexers send audio up to a second before or after the video of the same time, by which ffmpeg seeks.
+        (None, Container::MpegTs | Container::MpegPs) if !encodes_audio => 2.0,
         (None, _) => 0.3,
     };
     // The clock may have gaps or start anywhere, so that a seek is a guess: being early does no harm.

@@ -14,6 +14,7 @@ use super::container::bytes::{ReadAt, SampleBytes};
 use super::container::matroska::{self, ClusterLayout, Compression, Cue, MatroskaFile};
 use super::container::mp4::{Mp4File, Mp4Track, Sample};
 use super::source::SourceFile;
+use crate::domain::cmaf::from_ts::VideoCodec;
 use crate::domain::media::{Container, Media};
 use crate::domain::time::Ticks;
 use frame_kind::{FrameKind, FrameSyntax};
@@ -47,6 +48,9 @@ pub struct KeyframeIndex {
     /// Whether all of them begin closed groups of pictures, as `EXT-X-INDEPENDENT-SEGMENTS` requires (RFC 8216 section
     /// 4.3.5.1). False if not all were checked.
     pub has_closed_groups: bool,
+    /// Whether one description suits the whole video: no keyframe of HEVC has other parameter sets than the first. H.264 may change
+    /// its own in CMAF too, and mp4 and Matroska state one description.
+    pub has_one_description: bool,
 }
 
 /// A sample that the container lists as a keyframe.
@@ -79,9 +83,9 @@ struct CandidateTable {
 /// Why this stream cannot be copied into segments; the caller then encodes.
 pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex, RunError> {
     let codec = media.stream(stream).map_or("no video", |stream| stream.codec.as_str());
-    let slice_kind: nal::SliceKind = match codec {
-        "h264" => nal::avc_slice_kind,
-        "hevc" => nal::hevc_slice_kind,
+    let codec = match codec {
+        "h264" => VideoCodec::H264,
+        "hevc" => VideoCodec::Hevc,
         other => return Err(cannot_copy(format!("{other} is not supported, only h264 and hevc"))),
     };
     let start = Ticks::from_seconds(media.start_seconds);
@@ -106,7 +110,7 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
                 }
             }
         }
-        pass::scan_keyframes(source, media, stream, slice_kind).await
+        pass::scan_keyframes(source, media, stream, codec).await
     };
     let built = tokio::time::timeout(INDEX_TIMEOUT, build).await;
     built.map_err(|_| cannot_copy("finding its keyframes took longer than 5 s".into()))?
@@ -233,7 +237,7 @@ fn keep_keyframes(
     kept.sort_by_key(|candidate| candidate.time);
     kept.dedup_by_key(|candidate| candidate.time);
     let keyframes = kept.iter().map(|candidate| candidate.time - start).collect();
-    Ok((KeyframeIndex { keyframes, end: table.end - start, has_closed_groups }, kept))
+    Ok((KeyframeIndex { keyframes, end: table.end - start, has_closed_groups, has_one_description: true }, kept))
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 
 use super::frame_kind::FrameKind;
-use super::nal::{self, SliceKind};
+use super::nal;
 use super::{KeyframeIndex, MAX_KEYFRAMES, cannot_copy};
+use crate::domain::cmaf::from_ts::VideoCodec;
 use crate::domain::media::Media;
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet, PacketReader};
 use crate::domain::mpegts::psi::TrackKind;
@@ -27,7 +28,7 @@ pub(super) async fn scan_keyframes(
     source: &Arc<SourceFile>,
     media: &Media,
     stream: u32,
-    slice_kind: SliceKind,
+    codec: VideoCodec,
 ) -> Result<KeyframeIndex> {
     let program = ffmpeg::find_program().ok_or_else(|| cannot_copy("ffmpeg is not installed".into()))?;
     let input = ItemInput::open(source, &media.clock_pieces, 0.0).await;
@@ -35,7 +36,7 @@ pub(super) async fn scan_keyframes(
     let arguments = args::video_copy_arguments(media, stream, &source.proc_path(), input.pipe.as_ref());
     let child = spawn(&program, arguments, vec![input.file], ChildLimits::PROBE).await;
     let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg could not be started: {cause}")))?;
-    let (mut packets, mut scanner) = (PacketReader::default(), KeyframeScanner::new(media, slice_kind));
+    let (mut packets, mut scanner) = (PacketReader::default(), KeyframeScanner::new(media, codec));
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let count = child.stdout.read(&mut bytes).await.map_err(|cause| RunError::Internal(cause.to_string()))?;
@@ -56,7 +57,7 @@ pub(super) async fn scan_keyframes(
 
 /// Collects the keyframes of a transport stream.
 struct KeyframeScanner {
-    slice_kind: SliceKind,
+    codec: VideoCodec,
     keyframes: Vec<Ticks>,
     /// A keyframe whose first slice has not arrived yet: its time and its bytes so far.
     pending: Option<(Ticks, Vec<u8>)>,
@@ -66,14 +67,17 @@ struct KeyframeScanner {
     latest_pts: Ticks,
     frame_duration: Ticks,
     has_closed_groups: bool,
+    /// Those of HEVC in the first keyframe that has any.
+    parameter_sets: Vec<Vec<u8>>,
+    has_one_description: bool,
 }
 
 impl KeyframeScanner {
-    fn new(media: &Media, slice_kind: SliceKind) -> Self {
+    fn new(media: &Media, codec: VideoCodec) -> Self {
         let rate = media.video_streams().find_map(|(_, video)| video.frame_rate);
         let frame_duration = rate.map_or(Ticks::from_ms(40), |rate| rate.frame_start(1));
         Self {
-            slice_kind,
+            codec,
             keyframes: Vec::new(),
             pending: None,
             starts_with_keyframe: None,
@@ -81,6 +85,17 @@ impl KeyframeScanner {
             latest_pts: Ticks::ZERO,
             frame_duration,
             has_closed_groups: true,
+            parameter_sets: Vec::new(),
+            has_one_description: true,
+        }
+    }
+
+    /// Compares the parameter sets of a keyframe with those of the first.
+    fn check_description(&mut self, keyframe: &[u8]) {
+        match self.codec.parameter_sets(keyframe) {
+            Ok(sets) if self.parameter_sets.is_empty() => self.parameter_sets = sets,
+            Ok(sets) => self.has_one_description &= sets.iter().all(|set| self.parameter_sets.contains(set)),
+            Err(_) => self.has_one_description = false,
         }
     }
 
@@ -105,13 +120,19 @@ impl KeyframeScanner {
         }
         let Some((time, head)) = &mut self.pending else { return };
         head.extend_from_slice(payload);
-        match nal::first_slice_in_stream(head, self.slice_kind) {
+        let slice_kind = match self.codec {
+            VideoCodec::H264 => nal::avc_slice_kind,
+            VideoCodec::Hevc => nal::hevc_slice_kind,
+        };
+        match nal::first_slice_in_stream(head, slice_kind) {
             Some(kind) => {
                 if kind != FrameKind::Dependent {
                     self.keyframes.push(*time);
                 }
                 self.has_closed_groups &= kind != FrameKind::OpenKeyframe;
-                self.pending = None;
+                if let Some((_, head)) = self.pending.take().filter(|_| self.codec == VideoCodec::Hevc) {
+                    self.check_description(&head);
+                }
             }
             None if head.len() > MAX_HEAD_BYTES => self.pending = None,
             None => {}
@@ -128,6 +149,7 @@ impl KeyframeScanner {
             keyframes: self.keyframes,
             end: self.latest_pts + self.frame_duration,
             has_closed_groups: self.has_closed_groups,
+            has_one_description: self.has_one_description,
         })
     }
 }

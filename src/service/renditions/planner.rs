@@ -24,6 +24,7 @@ mod audio_tracks;
 mod burned_subtitles;
 pub mod channel_item;
 mod cmaf;
+mod converted_copy;
 mod copied_video;
 mod ladder;
 mod muxed;

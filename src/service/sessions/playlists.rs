@@ -30,11 +30,13 @@ impl SessionPlan {
 
     /// RFC 6381 codec string of the video: of its file, or from the first bytes of a segment.
     pub(super) fn read_video_codec(&self, head: &[u8]) -> Option<String> {
-        if let Some(copied) = &self.top().copied_video {
-            return copied.codecs.clone();
+        let copied = self.top().copied_video.as_ref();
+        if let Some(codecs) = copied.and_then(|copied| copied.codecs.clone()) {
+            return Some(codecs);
         }
         match split_init(head) {
             Some((init, _)) => Some(InitDescription::read(init).ok()?.entry.codecs),
+            None if copied.is_some() => None,
             None => playlist::avc_codec_string(head),
         }
     }

@@ -180,10 +180,10 @@ impl Session {
         }
     }
 
-    /// Has the first segment of encoded audio made, for which the player would wait otherwise. A failure is reported to its
-    /// requests.
+    /// Has the first segment of audio made that is not packaged, for which the player would wait otherwise. A failure is reported to
+    /// its requests.
     async fn prepare_audio(&self, first_segment: usize) {
-        if self.plan.audio.tracks().first().is_some_and(|track| track.spec.rendition.encodes_audio()) {
+        if self.plan.audio.tracks().first().is_some_and(|track| track.spec.package.is_none()) {
             let _ = self.stored_segment(RenditionId::Audio(0), first_segment).await;
         }
     }

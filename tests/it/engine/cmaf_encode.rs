@@ -64,7 +64,7 @@ fn encoding_backends(rendition: &Rendition) -> Vec<(&'static str, Arc<dyn Backen
 }
 
 /// Checks that segments follow each other without a gap; at most `tolerance` units of the timescale.
-fn check_continuity(name: &str, segments: &[SegmentBytes], tolerance: u64) {
+pub(super) fn check_continuity(name: &str, segments: &[SegmentBytes], tolerance: u64) {
     let mut next = None;
     for segment in segments {
         let (_, media) = split_init(&segment.bytes).unwrap();
@@ -77,7 +77,7 @@ fn check_continuity(name: &str, segments: &[SegmentBytes], tolerance: u64) {
 }
 
 /// The first init segment and all media segments.
-fn join(segments: &[SegmentBytes]) -> Vec<u8> {
+pub(super) fn join(segments: &[SegmentBytes]) -> Vec<u8> {
     let split: Vec<_> = segments.iter().map(|segment| split_init(&segment.bytes).unwrap()).collect();
     [split[0].0].into_iter().chain(split.iter().map(|(_, media)| *media)).flatten().copied().collect()
 }

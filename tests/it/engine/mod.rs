@@ -3,6 +3,7 @@ mod bitmap_subtitles;
 mod burn_in;
 mod cmaf;
 mod cmaf_checker;
+mod cmaf_copy;
 mod cmaf_encode;
 mod cmaf_films;
 mod containers;

@@ -1,4 +1,4 @@
-//! Codecs of broadcasts copied into MPEG-TS, for players that decode them.
+//! Codecs of broadcasts copied: into MPEG-TS for players that decode them there, and from transport streams into fMP4.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,10 +6,11 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, start};
-use crate::kit::player::PlayerSession;
+use crate::kit::player::{self, PlayerSession};
 use crate::kit::{self, Server, media};
 
 const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 50";
+const HEVC: &str = "-c:v libx265 -preset ultrafast -x265-params log-level=none:bframes=3:keyint=50:min-keyint=50";
 
 /// The hash of every packet of one kind of stream (`v`, `a`), from a file or an address.
 fn packet_hashes(input: &str, kind: &str) -> Vec<String> {
@@ -89,7 +90,6 @@ async fn dolby_audio_is_encoded_for_a_player_that_may_not_decode_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hevc_is_copied_with_open_and_closed_groups_of_pictures() {
-    const HEVC: &str = "-c:v libx265 -preset ultrafast -x265-params log-level=none:bframes=3:keyint=50:min-keyint=50";
     let folder = tempfile::tempdir().unwrap();
     let server = kit::start_server(&[folder.path()]).await;
     for (name, encoders) in [
@@ -118,5 +118,78 @@ async fn hevc_is_copied_with_open_and_closed_groups_of_pictures() {
         let (warnings, seconds) = play_to_end(playlist_url(&server, &session)).await;
         assert_eq!(warnings, "", "{name}");
         assert!((seconds - 8.0).abs() < 0.1, "{name}: {seconds}");
+    }
+}
+
+/// Starts a session for a page whose browser decodes these codecs in fMP4.
+async fn start_as_page(server: &Server, film: &Path, codecs: &[&str]) -> Value {
+    let capabilities = json!({"codecs": codecs, "audioRenditions": true});
+    start(server, &json!({"mediaPath": film.to_str().unwrap(), "capabilities": capabilities})).await
+}
+
+/// Codec, action and reasons of each stream.
+fn streams(session: &Value) -> Vec<(&str, &str, String)> {
+    let rows = session["decision"]["streams"].as_array().unwrap().iter();
+    rows.map(|row| (row["codec"].as_str().unwrap(), row["action"].as_str().unwrap(), row["reasons"].to_string()))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_gets_copies_of_transport_streams_in_fmp4() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
+    let everything = ["avc1.640033", "hvc1.2.4.L153.B0", "mp4a.40.2", "ac-3", "ec-3"];
+    let without_dolby = ["avc1.640033", "hvc1.1.6.L153.B0", "mp4a.40.2"];
+    let languages = "-map 0:v -map 1:a -map 1:a -c:a:0 ac3 -ac:a:0 6 -c:a:1 eac3 \
+        -metadata:s:a:0 language=deu -metadata:s:a:1 language=eng";
+    let copy = |codec| (codec, "copy", "[]".to_owned());
+    let encode = |codec, reasons: &[&str]| (codec, "encode", json!(reasons).to_string());
+    for (name, encoders, codecs, expected, codec_list) in [
+        (
+            "hevc.ts",
+            format!("{HEVC}:open-gop=1 {languages}"),
+            &everything[..],
+            vec![copy("hevc"), copy("ac3"), copy("eac3")],
+            "CODECS=\"hvc1.1.6.L",
+        ),
+        (
+            "ten-bits.m2ts",
+            format!("{HEVC}:open-gop=1 -pix_fmt yuv420p10le -c:a eac3"),
+            &everything,
+            vec![copy("hevc"), copy("eac3")],
+            "CODECS=\"hvc1.2.4.L",
+        ),
+        (
+            "without-dolby.ts",
+            format!("{HEVC}:open-gop=0 -c:a ac3"),
+            &without_dolby,
+            vec![copy("hevc"), encode("ac3", &["AUDIO_CODEC_NOT_SUPPORTED"])],
+            ",mp4a.40.2\"",
+        ),
+        ("h264.ts", format!("{H264} -c:a aac"), &everything, vec![copy("h264"), copy("aac")], "CODECS=\"avc3."),
+        (
+            "disc.vob",
+            "-c:v mpeg2video -q:v 4 -g 12 -c:a ac3 -f vob".to_owned(),
+            &everything,
+            vec![encode("mpeg2video", &["SEGMENT_FORMAT_NOT_SUPPORTED", "VIDEO_CODEC_NOT_SUPPORTED"]), copy("ac3")],
+            ",ac-3\"",
+        ),
+    ] {
+        let film = folder.path().join(name);
+        media::flash_and_beep(&film, 8, &encoders);
+        let session = start_as_page(&server, &film, codecs).await;
+        assert_eq!(session["decision"]["format"], "fmp4", "{name}: {session}");
+        assert_eq!(streams(&session), expected, "{name}");
+        let url = playlist_url(&server, &session);
+        let (warnings, seconds) = play_to_end(url.clone()).await;
+        assert_eq!(warnings, "", "{name}");
+        assert!((seconds - 8.0).abs() < 0.1, "{name}: {seconds}");
+        let text = multivariant(&server, &session).await;
+        assert!(text.contains(codec_list), "{name}: {text}");
+        if matches!(name, "ten-bits.m2ts" | "disc.vob") {
+            let source = hashes(film.to_str().unwrap().to_owned(), "a").await;
+            assert!(hashes(url, "a").await == source, "{name}: {} packets of audio", source.len());
+        }
+        player::stop(&server, &session).await;
     }
 }

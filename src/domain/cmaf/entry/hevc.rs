@@ -1,13 +1,16 @@
 //! HEVC (ISO/IEC 14496-15 section 8.4.1), and Dolby Vision over it.
 
-use std::num::NonZeroUsize;
+mod messages;
+mod sps;
 
-use h264_reader::rbsp::{BitRead, BitReader, ByteReader};
+pub use messages::HdrMessages;
 
 use super::dolby_vision::Signalling;
 use super::{EntryError, SampleEntry, VideoFormat, record_codecs, visual_entry};
 use crate::domain::bytes::ByteCursor;
+use crate::domain::cmaf::Color;
 use crate::domain::cmaf::boxes::push_box;
+use sps::SequenceParameters;
 
 /// NAL unit types of parameter sets (ITU-T H.265 table 7-1): VPS, SPS, PPS.
 const PARAMETER_SETS: [u8; 3] = [32, 33, 34];
@@ -89,7 +92,7 @@ pub fn record_from_parameter_sets(nal_units: &[&[u8]]) -> Result<Vec<u8>, EntryE
     if arrays.iter().any(|(_, units)| units.is_empty()) {
         return Err(EntryError::Unsupported("the HEVC stream has no VPS, SPS and PPS"));
     }
-    let sps = SpsHead::parse(arrays[1].1[0])?;
+    let sps = SequenceParameters::parse(arrays[1].1[0])?;
     // Unknown spatial segmentation and parallelism, 4:2:0 and 8 bits being zero, below reserved bits.
     let mut record = vec![1];
     record.extend(sps.profile_tier_level);
@@ -117,90 +120,32 @@ pub fn record_from_parameter_sets(nal_units: &[&[u8]]) -> Result<Vec<u8>, EntryE
     Ok(record)
 }
 
-/// Width and height that a sequence parameter set states, pixels, without what is cropped. `sps` is the NAL unit, without a
-/// start code.
-pub fn picture_size(sps: &[u8]) -> Result<(u16, u16), EntryError> {
+/// The format that a sequence parameter set states, and the supplemental messages before the first picture: size without what is
+/// cropped, pixel aspect, colour and light levels. `sps` is the NAL unit, without a start code.
+pub fn video_format(sps: &[u8], messages: &HdrMessages) -> Result<VideoFormat, EntryError> {
     if unit_type(sps) != Some(SPS) {
         return Err(EntryError::Truncated);
     }
-    SpsHead::parse(sps).map(|sps| sps.picture_size)
+    let SequenceParameters { picture_size: (width, height), usability, .. } = SequenceParameters::parse(sps)?;
+    let color = usability.color.map(|color| Color { transfer: messages.transfer.unwrap_or(color.transfer), ..color });
+    Ok(VideoFormat {
+        width,
+        height,
+        pixel_aspect: usability.pixel_aspect,
+        color,
+        mastering_display: messages.mastering_display,
+        content_light: messages.content_light,
+        dolby_vision: None,
+    })
 }
 
 fn unit_type(unit: &[u8]) -> Option<u8> {
     unit.first().map(|byte| byte >> 1 & 0x3f)
 }
 
-/// The fields of a sequence parameter set (ITU-T H.265 section 7.3.2.2.1) that the record repeats.
-struct SpsHead {
-    profile_tier_level: [u8; 12],
-    temporal_layers: u8,
-    is_temporal_id_nested: bool,
-    chroma_format: u8,
-    /// After cropping.
-    picture_size: (u16, u16),
-    luma_depth_minus8: u8,
-    chroma_depth_minus8: u8,
-}
-
-impl SpsHead {
-    fn parse(unit: &[u8]) -> Result<Self, EntryError> {
-        debug_assert_eq!(unit_type(unit), Some(SPS));
-        let mut bits = BitReader::new(ByteReader::skipping_bytes(unit, NonZeroUsize::MIN.saturating_add(1)));
-        bits.skip(4, "sps_video_parameter_set_id")?;
-        let sub_layers = bits.read::<3, u8>("sps_max_sub_layers_minus1")?;
-        let is_temporal_id_nested = bits.read_bit("sps_temporal_id_nesting_flag")?;
-        let mut profile_tier_level = [0; 12];
-        for byte in &mut profile_tier_level {
-            *byte = bits.read::<8, u8>("profile_tier_level")?;
-        }
-        let mut sub_layer_bits = 0;
-        for _ in 0..sub_layers {
-            sub_layer_bits += if bits.read_bit("sub_layer_profile_present_flag")? { 88 } else { 0 };
-            sub_layer_bits += if bits.read_bit("sub_layer_level_present_flag")? { 8 } else { 0 };
-        }
-        let reserved = if sub_layers > 0 { 2 * (8 - u32::from(sub_layers)) } else { 0 };
-        bits.skip(reserved + sub_layer_bits, "sub_layers")?;
-        bits.read_ue("sps_seq_parameter_set_id")?;
-        let chroma_format = narrow(bits.read_ue("chroma_format_idc")?, 3)?;
-        if chroma_format == 3 {
-            bits.skip(1, "separate_colour_plane_flag")?;
-        }
-        let width = bits.read_ue("pic_width_in_luma_samples")?;
-        let height = bits.read_ue("pic_height_in_luma_samples")?;
-        let mut crop = [0; 4];
-        if bits.read_bit("conformance_window_flag")? {
-            for offset in &mut crop {
-                *offset = bits.read_ue("conf_win_offset")?;
-            }
-        }
-        let [left, right, top, bottom] = crop;
-        // Offsets are in samples of chroma.
-        let (horizontal, vertical) = [(1, 1), (2, 2), (2, 1), (1, 1)][usize::from(chroma_format)];
-        let cropped = |length: u32, unit: u32, [start, end]: [u32; 2]| {
-            let offsets = start.saturating_add(end).saturating_mul(unit);
-            length.checked_sub(offsets).and_then(|length| u16::try_from(length).ok()).ok_or(EntryError::Truncated)
-        };
-        Ok(Self {
-            profile_tier_level,
-            temporal_layers: sub_layers + 1,
-            is_temporal_id_nested,
-            chroma_format,
-            picture_size: (cropped(width, horizontal, [left, right])?, cropped(height, vertical, [top, bottom])?),
-            luma_depth_minus8: narrow(bits.read_ue("bit_depth_luma_minus8")?, 7)?,
-            chroma_depth_minus8: narrow(bits.read_ue("bit_depth_chroma_minus8")?, 7)?,
-        })
-    }
-}
-
-/// A number that the record has few bits for.
-fn narrow(value: u32, max: u8) -> Result<u8, EntryError> {
-    u8::try_from(value).ok().filter(|value| *value <= max).ok_or(EntryError::Truncated)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::cmaf::Color;
     use crate::domain::cmaf::entry::testing::{hex, visual_box, without_needless_boxes};
     use proptest::prelude::*;
 
@@ -259,8 +204,37 @@ mod tests {
         assert_eq!(record, expected);
         assert_eq!(entry(&record, &format(PQ, None)).unwrap().codecs, "hvc1.2.4.L30.90");
         assert!(record_from_parameter_sets(&[vps, pps]).is_err());
-        assert_eq!(picture_size(sps), Ok((64, 48)));
-        assert_eq!(picture_size(pps), Err(EntryError::Truncated));
+        assert_eq!(video_format(sps, &HdrMessages::default()), Ok(format(PQ, None)));
+        assert_eq!(video_format(pps, &HdrMessages::default()), Err(EntryError::Truncated));
+    }
+
+    /// ffmpeg 5.1: `-c:v libx265 -aspect 16:9 -color_range pc -x265-params
+    /// colorprim=bt2020:transfer=bt2020-10:colormatrix=bt2020nc:scaling-list=default`, 720x576, 10 bits.
+    const WIDE_SPS: &str =
+        "42010102200000030090000003000003005aa005a200904d965654a4e17ff80200016b7090e09040000003004000000642";
+
+    #[test]
+    fn messages_and_usability_information_become_boxes() {
+        let private = hex(CODEC_PRIVATE);
+        let (sps, light) = (&private[57..101], hex("4e01900403e8019080"));
+        let display = hex("4e01891833c286c41d4c0bb884d03e803d13404200989680000003000180");
+        // A message of another kind with a long size before the light level, in one unit.
+        let both = [&[0x4e, 1, 5, 255, 1][..], &[9; 256], &light[2..]].concat();
+        let messages = HdrMessages::read([&display[..], &both, &[0x4e, 1, 144, 4, 0], sps]);
+        let content = hex("33c286c41d4c0bb884d03e803d1340420098968000000001");
+        assert_eq!(messages.mastering_display.map(Vec::from), Some(content.clone()));
+        assert_eq!((messages.content_light, messages.transfer), (Some((1000, 400)), None));
+        let described = video_format(sps, &messages).unwrap();
+        let record = record_from_parameter_sets(&[&private[28..52], sps, &private[106..112]]).unwrap();
+        let bytes = entry(&record, &described).unwrap().bytes;
+        assert_eq!(visual_box(&bytes, b"mdcv"), Some(&content[..]));
+        assert_eq!(visual_box(&bytes, b"clli"), Some(&[3, 0xe8, 1, 0x90][..]));
+        assert_eq!(visual_box(&bytes, b"colr"), Some(&b"nclx\0\x09\0\x10\0\x09\0"[..]));
+
+        let hlg = HdrMessages::read([&[0x4e, 1, 147, 1, 18, 0x80][..]]);
+        let wide = video_format(&hex(WIDE_SPS), &hlg).unwrap();
+        let color = Color { is_full_range: true, ..HLG };
+        assert_eq!((wide.width, wide.height, wide.pixel_aspect, wide.color), (720, 576, Some((64, 45)), Some(color)));
     }
 
     #[test]
@@ -309,6 +283,11 @@ mod tests {
             let sps = [&[0x42, 1][..], &bytes].concat();
             let _ = record_from_parameter_sets(&[&[0x40, 1], &sps, &[0x44, 1]]);
             let _ = record_from_parameter_sets(&[&bytes]);
+            let message = [&[0x4e, 1][..], &bytes].concat();
+            let wide = [&hex(WIDE_SPS)[..24], &bytes].concat();
+            for sps in [&sps, &wide] {
+                let _ = video_format(sps, &HdrMessages::read([&message[..]]));
+            }
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn read(
         let mut time = unwrap_timestamp(pts.ok_or(ConversionError::NoTimestamp)?, end);
         let AudioFrames { entry, sample_rate, frames } = split_frames(bytes)?;
         let own = TrackConfig::Audio { entry, sample_rate };
-        if *config.get_or_insert_with(|| own.clone()) != own {
+        if !config.get_or_insert_with(|| own.clone()).accepts_audio(&own) {
             return Err(ConversionError::ConfigChanged);
         }
         let clock = clock.get_or_insert_with(|| AudioClock::new(sample_rate, time, ROUNDING));

@@ -1,5 +1,6 @@
 use super::*;
 use crate::domain::bytes::ByteCursor;
+use crate::domain::cmaf::Color;
 use crate::domain::cmaf::boxes::tests::{children, find};
 use crate::domain::cmaf::init_reader::InitDescription;
 use crate::domain::mpegts::psi::PmtEntry;
@@ -88,7 +89,7 @@ fn a_byte_stream_becomes_samples_and_a_configuration() {
     let head_len = converted.bytes.len() - payload.len();
     assert_eq!(converted.keyframe_len, Some((head_len + keyframe.len()) as u64));
 
-    let TrackConfig::Video { codec: VideoCodec::H264, parameter_sets } = &converted.config else { panic!() };
+    let TrackConfig::Video { codec: VideoCodec::H264, parameter_sets, .. } = &converted.config else { panic!() };
     assert_eq!(*parameter_sets, [hex(SPS), hex(PPS)]);
     let format = converted.config.video_format().unwrap();
     assert_eq!((format.width, format.height, format.pixel_aspect), (64, 48, Some((3, 2))));
@@ -191,8 +192,35 @@ fn hevc_keeps_its_messages_and_loses_its_parameter_sets() {
         [0, 0, 0, 3, 0x4e, 1, 5, 0, 0, 0, 3, 0x26, 1, 0xaf, 0, 0, 0, 3, 0x10, 1, 7]
     );
     let format = converted.config.video_format().unwrap();
-    assert_eq!((format.width, format.height, format.color), (64, 48, None));
+    let color = Color { primaries: 9, transfer: 16, matrix: 9, is_full_range: false };
+    assert_eq!((format.width, format.height, format.color), (64, 48, Some(color)));
     assert_eq!(converted.config.sample_entry(&format).unwrap().codecs, "hvc1.2.4.L30.90");
+}
+
+#[test]
+fn leading_pictures_of_the_next_segment_shorten_the_last_frame() {
+    let sets = HEVC_SETS.map(hex);
+    let cra = annex_b(&[&sets[0], &sets[1], &sets[2], &[0x4e, 1, 144, 4, 3, 0xe8, 1, 0x90, 0x80], &[0x2a, 1, 0xaf]]);
+    let frame = |kind: u8| annex_b(&[&[kind << 1, 1, 7]]);
+    // 25 frames per second: a CRA picture at 2, its leading pictures at 1 and 0, then 4 and 3.
+    let group = |start: i64| {
+        let times = [2, 0, 1, 4, 3].map(|n| start + n * 3600);
+        let units = [cra.clone(), frame(8), frame(8), frame(1), frame(0)];
+        segment(TrackKind::Video, 0x24, &times.into_iter().zip(units).collect::<Vec<_>>())
+    };
+    // The next segment begins on the grid with its CRA picture at 7, and its leading pictures are 5 and 6.
+    let first = convert_segment(&group(0), end_at(7 * 3600), None).unwrap();
+    let duration =
+        |segment: &CmafSegment| video_samples(segment).iter().map(|sample| u64::from(sample[0])).sum::<u64>();
+    // One unit for each leading picture that waits for the CRA picture.
+    assert_eq!((parse_segment(&first).0, duration(&first)), (BASE.0 as u64 - 1, 5 * 3600 + 1));
+    let second = convert_segment(&group(5 * 3600), end_at(10 * 3600), Some(&first.config)).unwrap();
+    assert!(parse_segment(&second).0.abs_diff(parse_segment(&first).0 + duration(&first)) <= 2);
+    assert_eq!(duration(&second), 5 * 3600 + 1, "nothing is missing before the end");
+    assert_eq!(first.config.video_format().unwrap().content_light, Some((1000, 400)));
+    // Frames of a variable rate are not taken for leading pictures.
+    let paused = convert_segment(&group(0), end_at(90_000), None).unwrap();
+    assert_eq!(duration(&paused), 90_000 + 1);
 }
 
 #[test]
@@ -217,6 +245,36 @@ fn audio_is_counted_in_samples() {
     let decode_time = u64::from_be_bytes(*nothing.bytes[nothing.decode_time_at..].first_chunk().unwrap());
     assert_eq!(decode_time, 3601 * 48_000, "a segment without samples is at its end");
     assert_eq!(convert_segment(&[], end_at(0), None), Err(ConversionError::NoPackets));
+}
+
+/// 192 kbit/s and 384 kbit/s in stereo, by ffmpeg 5.1.
+const AC3_FRAMES: [(&str, usize); 2] =
+    [("0b77fe95144043e106f46370c0c0c218", 768), ("0b77fe951c4043e106f46370c0c0c218", 1536)];
+
+#[test]
+fn frames_with_headers_may_change_all_but_their_rate() {
+    let [quiet, loud] = AC3_FRAMES.map(|(head, size)| {
+        let mut frame = hex(head);
+        frame.resize(size, 0);
+        frame
+    });
+    let first = segment(TrackKind::Audio, 0x81, &[(0, [&quiet[..], &quiet].concat()), (5760, loud.clone())]);
+    let first = convert_segment(&first, end_at(9000), None).unwrap();
+    assert_eq!(parse_segment(&first).1, [&quiet[..], &quiet, &loud].concat());
+    // 32 ms a frame: two in the first packet.
+    let tfhd = find(&first.bytes, &[b"moof", b"traf", b"tfhd"]);
+    assert_eq!((first.config.timescale(), &tfhd[8..12]), (48_000, &1536u32.to_be_bytes()[..]));
+    let later = segment(TrackKind::Audio, 0x81, &[(9000, loud)]);
+    let later = convert_segment(&later, end_at(18_000), Some(&first.config)).unwrap();
+    assert_eq!(later.config, first.config, "the published description");
+
+    let mut mp3 = vec![0xff, 0xfb, 0x94, 0x44];
+    mp3.resize(384, 1);
+    let mp3 = segment(TrackKind::Audio, 0x03, &[(0, mp3.repeat(3))]);
+    let converted = convert_segment(&mp3, end_at(9000), None).unwrap();
+    let entry = converted.config.sample_entry(&VideoFormat::default()).unwrap();
+    assert_eq!((&entry.codecs[..], parse_segment(&converted).1.len()), ("mp4a.6B", 3 * 384));
+    assert_eq!(convert_segment(&mp3, end_at(9000), Some(&first.config)), Err(ConversionError::ConfigChanged));
 }
 
 #[test]
@@ -259,7 +317,8 @@ proptest! {
     #[test]
     fn any_segment_is_read_without_panic(
         units in proptest::collection::vec((any::<i64>(), proptest::collection::vec(0u8..8, 0..40)), 0..6),
-        stream_type in prop_oneof![Just(0x1bu8), Just(0x24), Just(6), Just(0x0f), Just(0x81), Just(0x87)],
+        stream_type in
+            prop_oneof![Just(0x1bu8), Just(0x24), Just(6), Just(0x0f), Just(0x03), Just(0x81), Just(0x87)],
         end in any::<i64>(),
         damage in proptest::collection::vec((0usize..6000, any::<u8>()), 0..20),
     ) {

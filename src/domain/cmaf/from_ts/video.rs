@@ -3,6 +3,7 @@
 use super::annex_b::nal_units;
 use super::{ConversionError, ConvertedTrack, TrackConfig};
 use crate::domain::cmaf::Sample;
+use crate::domain::cmaf::entry::hevc::HdrMessages;
 use crate::domain::cmaf::times::squeeze_decode_times;
 use crate::domain::mpegts::elementary_stream::ElementaryStream;
 use crate::domain::mpegts::unwrap_timestamp;
@@ -10,6 +11,10 @@ use crate::domain::time::Ticks;
 
 /// Most parameter sets of a stream. Encoders write two or three; the records in sample entries have room for few more.
 const MAX_PARAMETER_SETS: usize = 32;
+
+/// Most pictures that are decoded after a random access point and presented before it: a decoder keeps 16 (ITU-T H.265 table
+/// A.8).
+const MAX_LEADING_PICTURES: i64 = 16;
 
 /// A codec whose access units are byte streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +61,11 @@ impl VideoCodec {
         self.unit_type(unit) == sps
     }
 
-    /// The parameter sets of an access unit, without repetitions.
-    fn parameter_sets(self, access_unit: &[u8]) -> Result<Vec<Vec<u8>>, ConversionError> {
+    /// The parameter sets of an access unit, without start codes and repetitions.
+    ///
+    /// # Errors
+    /// If there are more than encoders write.
+    pub fn parameter_sets(self, access_unit: &[u8]) -> Result<Vec<Vec<u8>>, ConversionError> {
         let mut sets: Vec<Vec<u8>> = Vec::new();
         for unit in nal_units(access_unit).filter(|unit| self.unit_kind(unit) == UnitKind::ParameterSet) {
             if sets.iter().any(|set| set == unit) {
@@ -72,10 +80,26 @@ impl VideoCodec {
     }
 }
 
-/// Reads a stream of video. The parameter sets are those of the first access unit, or of `config` if it has none.
+/// The parts of a track's description that its first access unit states.
+struct Description {
+    parameter_sets: Vec<Vec<u8>>,
+    messages: HdrMessages,
+}
+
+impl Description {
+    fn read(access_unit: &[u8], codec: VideoCodec) -> Result<Self, ConversionError> {
+        let messages = match codec {
+            VideoCodec::H264 => HdrMessages::default(),
+            VideoCodec::Hevc => HdrMessages::read(nal_units(access_unit)),
+        };
+        Ok(Self { parameter_sets: codec.parameter_sets(access_unit)?, messages })
+    }
+}
+
+/// Reads a stream of video. Its description is that of the first access unit, or that of `config`.
 ///
 /// H.264 keeps its parameter sets in the samples too, with those of `config` before a first access unit without any. HEVC
-/// has them in `config` alone, and others are an error.
+/// has them in the description alone, and others are an error.
 pub(super) fn read(
     stream: &ElementaryStream,
     codec: VideoCodec,
@@ -83,18 +107,19 @@ pub(super) fn read(
     config: Option<&TrackConfig>,
 ) -> Result<ConvertedTrack, ConversionError> {
     let published = match config {
-        Some(TrackConfig::Video { codec: expected, parameter_sets }) if *expected == codec => Some(parameter_sets),
+        Some(TrackConfig::Video { codec: expected, parameter_sets, messages }) if *expected == codec => {
+            Some(Description { parameter_sets: parameter_sets.clone(), messages: messages.clone() })
+        }
         Some(_) => return Err(ConversionError::ConfigChanged),
         None => None,
     };
-    let own = stream.packets().next().map(|(_, bytes)| codec.parameter_sets(bytes)).transpose()?.unwrap_or_default();
+    let (_, first_unit) = stream.packets().next().ok_or(ConversionError::NoPackets)?;
+    let own = Description::read(first_unit, codec)?;
     let is_in_band = codec == VideoCodec::H264;
     let (mut samples, mut payload) = (Vec::new(), Vec::new());
-    let parameter_sets = match published {
-        Some(sets) if !is_in_band || own.is_empty() => sets.clone(),
-        _ => own.clone(),
-    };
-    if is_in_band && own.is_empty() {
+    let lacks_sets = own.parameter_sets.is_empty();
+    let Description { parameter_sets, messages } = published.filter(|_| !is_in_band || lacks_sets).unwrap_or(own);
+    if is_in_band && lacks_sets {
         parameter_sets.iter().try_for_each(|unit| push_unit(&mut payload, unit))?;
     }
     let mut start = 0;
@@ -118,8 +143,23 @@ pub(super) fn read(
         samples.push(Sample { size, dts: pts.0, pts: pts.0, is_keyframe });
         start = payload.len();
     }
-    squeeze_decode_times(&mut samples, end.0);
-    Ok(ConvertedTrack { config: TrackConfig::Video { codec, parameter_sets }, samples, payload, end: end.0 })
+    // Segments of H.264 begin with IDR pictures, which no picture precedes.
+    let end = if is_in_band { end.0 } else { last_frame_end(&samples, end.0) };
+    squeeze_decode_times(&mut samples, end);
+    Ok(ConvertedTrack { config: TrackConfig::Video { codec, parameter_sets, messages }, samples, payload, end })
+}
+
+/// Where the last frame ends in presentation: at the segment's `end`, or earlier by some frames if those are missing. They are
+/// leading pictures of the next segment (open GOP), which is decoded from the first of them.
+fn last_frame_end(samples: &[Sample], end: i64) -> i64 {
+    let mut times: Vec<i64> = samples.iter().map(|sample| sample.pts).collect();
+    times.sort_unstable();
+    let mut intervals: Vec<i64> = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    intervals.sort_unstable();
+    let (Some(last), Some(&interval)) = (times.last(), intervals.get(intervals.len() / 2)) else { return end };
+    let missing = end.saturating_sub(*last).saturating_sub(interval);
+    let is_led = missing > interval / 2 && missing <= interval.saturating_mul(MAX_LEADING_PICTURES);
+    if is_led { last.saturating_add(interval) } else { end }
 }
 
 /// Appends a NAL unit with its length.

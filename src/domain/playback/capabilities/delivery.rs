@@ -47,6 +47,8 @@ pub enum EncodeReason {
     Orientation,
     /// Its keyframes are too far apart, or do not match the rungs of an adaptive session.
     Keyframes,
+    /// Its parameter sets change, and an init segment has one version of them.
+    ParameterSets,
     /// The track ends long before the video. Encoded audio continues with silence; browsers stall without any.
     EndsEarly,
 }

@@ -89,8 +89,9 @@ struct StreamBody {
     /// without any.
     aac_channels: Option<u32>,
     /// Why it is encoded: a reason as in `reasons` of the decision, `SEGMENT_FORMAT_NOT_SUPPORTED` (segments cannot contain the
-    /// codec), `ORIENTATION_NOT_SUPPORTED` (rotated by its container) or `KEYFRAMES_NOT_SUPPORTED` (too far apart),
-    /// or `AUDIO_ENDS_EARLY` (encoded audio continues with silence).
+    /// codec), `ORIENTATION_NOT_SUPPORTED` (rotated by its container), `KEYFRAMES_NOT_SUPPORTED` (too far apart),
+    /// `PARAMETER_SETS_NOT_SUPPORTED` (those of HEVC in a transport stream change) or `AUDIO_ENDS_EARLY` (encoded
+    /// audio continues with silence).
     reasons: Vec<&'static str>,
 }
 
@@ -237,6 +238,7 @@ fn encode_reason_code(reason: EncodeReason) -> &'static str {
         EncodeReason::SegmentFormat => "SEGMENT_FORMAT_NOT_SUPPORTED",
         EncodeReason::Orientation => "ORIENTATION_NOT_SUPPORTED",
         EncodeReason::Keyframes => "KEYFRAMES_NOT_SUPPORTED",
+        EncodeReason::ParameterSets => "PARAMETER_SETS_NOT_SUPPORTED",
         EncodeReason::EndsEarly => "AUDIO_ENDS_EARLY",
     }
 }

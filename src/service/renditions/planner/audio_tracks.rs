@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::converted_copy::{codec_string, is_convertible};
 use super::{STEREO_KBPS, SURROUND_KBPS, StartRequest};
 use crate::domain::media::{Audio, Stream, language_tag};
 use crate::domain::plan::{AudioPlan, Rendition};
@@ -42,7 +43,7 @@ pub struct AudioTrack {
 }
 
 /// Plans the tracks of these decisions on the grid of `video`, the first as the default; returns each with its decision. A track
-/// that cannot be packaged is encoded; one that cannot be decoded either is left out.
+/// that can neither be packaged nor converted is encoded; one that cannot be decoded either is left out.
 pub(super) async fn plan_audio_tracks(
     service: &Service,
     video: &RenditionSpec,
@@ -56,15 +57,16 @@ pub(super) async fn plan_audio_tracks(
         };
         let (package, decision) = match decision.action {
             TrackAction::Copy => match open_package(service, video, stream).await {
-                Ok(package) => (Some(package), decision),
+                Ok(package) => (package, decision),
                 Err(reason) => {
                     (None, StreamDecision { action: TrackAction::Encode, reasons: vec![reason], ..decision })
                 }
             },
             TrackAction::Encode => (None, decision),
         };
-        if package.is_some() || stream.is_decodable {
-            let track = plan_track(video, (stream, audio), package, request, planned.is_empty());
+        if decision.action == TrackAction::Copy || stream.is_decodable {
+            let source = (stream, audio, decision.action);
+            let track = plan_track(video, source, package, request, planned.is_empty());
             planned.push((decision, track));
         }
     }
@@ -82,7 +84,9 @@ pub(super) fn plan_aac_tracks(
     let planned = others.map(|(number, track)| {
         let (stream, audio) = video.media.audio_streams().find(|(stream, _)| stream.index == track.stream)?;
         let is_default = track.description.is_default;
-        stream.is_decodable.then(|| (number, plan_track(video, (stream, audio), None, request, is_default)))
+        stream
+            .is_decodable
+            .then(|| (number, plan_track(video, (stream, audio, TrackAction::Encode), None, request, is_default)))
     });
     planned.collect::<Option<_>>().unwrap_or_default()
 }
@@ -93,20 +97,27 @@ fn ends_early(package: &Package, video: &RenditionSpec) -> bool {
     end.is_some_and(|end| (video.grid.end() - end).as_seconds() > MAX_SILENT_SECONDS)
 }
 
-/// The package of a track; the error is why it is encoded instead.
-async fn open_package(service: &Service, video: &RenditionSpec, stream: &Stream) -> Result<Arc<Package>, EncodeReason> {
-    let opened = service.packages.open_cmaf(&video.source, &video.media, stream.index).await;
-    let package = opened.map_err(|why| {
-        let (path, index) = (&video.source.path, stream.index);
-        tracing::info!(media.path = path, stream = index, why, "audio is encoded, because it cannot be packaged");
-        EncodeReason::SegmentFormat
-    })?;
-    if ends_early(&package, video) { Err(EncodeReason::EndsEarly) } else { Ok(package) }
+/// The package of a track, None if it is converted; the error is why it is encoded instead.
+async fn open_package(
+    service: &Service,
+    video: &RenditionSpec,
+    stream: &Stream,
+) -> Result<Option<Arc<Package>>, EncodeReason> {
+    match service.packages.open_cmaf(&video.source, &video.media, stream.index).await {
+        Ok(package) if ends_early(&package, video) => Err(EncodeReason::EndsEarly),
+        Ok(package) => Ok(Some(package)),
+        Err(_) if is_convertible(&video.media, stream) => Ok(None),
+        Err(why) => {
+            let (path, index) = (&video.source.path, stream.index);
+            tracing::info!(media.path = path, stream = index, why, "audio is encoded, because it cannot be packaged");
+            Err(EncodeReason::SegmentFormat)
+        }
+    }
 }
 
 fn plan_track(
     video: &RenditionSpec,
-    (stream, audio): (&Stream, &Audio),
+    (stream, audio, action): (&Stream, &Audio, TrackAction),
     package: Option<Arc<Package>>,
     request: &StartRequest,
     is_default: bool,
@@ -121,13 +132,15 @@ fn plan_track(
     let entry = track.map(|track| track.entry().clone());
     let rates = track.and_then(|track| track.bit_rates(&video.grid));
     let stream_number = stream.index;
-    let (plan, codecs, channel_text, average) = match entry {
-        Some(entry) => {
+    let (plan, codecs, channel_text, average) = match action {
+        TrackAction::Copy => {
             let average = stream.bitrate_kbps.map_or_else(|| guess_kbps(audio), f64::from) * 1000.0;
-            let channels = entry.channels.unwrap_or_else(|| audio.channels.to_string());
-            (AudioPlan::Copy { stream: stream_number }, entry.codecs, channels, average)
+            let (codecs, channels) =
+                entry.map_or_else(|| (codec_string(stream, audio), None), |entry| (entry.codecs, entry.channels));
+            let channels = channels.unwrap_or_else(|| audio.channels.to_string());
+            (AudioPlan::Copy { stream: stream_number }, codecs, channels, average)
         }
-        None => {
+        TrackAction::Encode => {
             let (channels, kbps) = request.encoded_audio(audio.channels);
             let plan = AudioPlan::Encode { stream: stream_number, channels, kbps, gain_tenths_db: None };
             (plan, "mp4a.40.2".to_owned(), channels.to_string(), f64::from(kbps) * 1000.0)

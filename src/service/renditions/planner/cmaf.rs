@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::audio_tracks::{plan_aac_tracks, plan_audio_tracks};
+use super::converted_copy::is_convertible;
 use super::rendition::{Policy, plan_rendition};
 use super::video_encode::CodecChoice;
 use super::{DecidedItem, SessionAudio, SessionRenditions, StartRequest, ladder};
@@ -15,8 +16,8 @@ use crate::engine::source::SourceFile;
 use crate::error::Result;
 use crate::service::Service;
 
-/// Plans CMAF if that is the best form for the client. None if it is not, or if the video would have to be copied by ffmpeg,
-/// which makes a transport stream.
+/// Plans CMAF if that is the best form for the client. None if it is not, or if the video would have to be copied, but can neither be
+/// packaged nor converted.
 ///
 /// # Errors
 /// `TRANSCODER_UNAVAILABLE` when video must be encoded and no encoder works.
@@ -36,6 +37,7 @@ pub(super) async fn plan_cmaf(
     };
     if video.action == TrackAction::Copy
         && let Err(why) = service.packages.open_cmaf(source, media, video.stream).await
+        && media.stream(video.stream).is_none_or(|stream| !is_convertible(media, stream))
     {
         tracing::info!(media.path = source.path, why, "the video of this file cannot be packaged as CMAF");
         return Ok(None);
@@ -53,7 +55,11 @@ pub(super) async fn plan_cmaf(
     let policy = Policy { format: SegmentFormat::Fmp4, codec, ..policy };
     let Some(planned) = plan_rendition(service, item, policy, accepts_copy).await? else { return Ok(None) };
     if planned.spec.rendition.encodes_video() && video.action == TrackAction::Copy {
-        video = StreamDecision { action: TrackAction::Encode, reasons: vec![EncodeReason::Keyframes], ..video };
+        let reason = match planned.changes_description {
+            true => EncodeReason::ParameterSets,
+            false => EncodeReason::Keyframes,
+        };
+        video = StreamDecision { action: TrackAction::Encode, reasons: vec![reason], ..video };
     }
     let planned_audio = plan_audio_tracks(service, &planned.spec, audio, request).await;
     let (decisions, tracks): (Vec<_>, Vec<_>) = planned_audio.into_iter().unzip();

@@ -21,6 +21,8 @@ pub(super) struct CopiedVideo {
     pub end_seconds: f64,
     pub first_frame_time: Ticks,
     pub last_frame_end: Ticks,
+    /// As [`KeyframeIndex::has_one_description`].
+    pub has_one_description: bool,
 }
 
 /// Plans copied video; None when video is not copied or cannot be segmented well.
@@ -58,5 +60,11 @@ pub(super) async fn plan_copy(
         );
         return None;
     }
-    Some(CopiedVideo { grid, end_seconds, first_frame_time: *first_frame_time, last_frame_end: index.end })
+    Some(CopiedVideo {
+        grid,
+        end_seconds,
+        first_frame_time: *first_frame_time,
+        last_frame_end: index.end,
+        has_one_description: index.has_one_description,
+    })
 }

@@ -42,10 +42,10 @@ pub struct Rung {
     pub copied_video: Option<CopiedVideoAttributes>,
 }
 
-/// The attributes of copied video: a packaged track, or HEVC in MPEG-TS.
+/// The attributes of copied video: a packaged track, or HEVC that ffmpeg copies.
 #[derive(Clone, Debug)]
 pub struct CopiedVideoAttributes {
-    /// RFC 6381; None if it is unknown.
+    /// RFC 6381; None if it is read from the first segment, or unknown.
     pub codecs: Option<String>,
     pub supplemental_codecs: Option<String>,
     /// `SDR`, `PQ` or `HLG`.
@@ -55,7 +55,7 @@ pub struct CopiedVideoAttributes {
 }
 
 impl CopiedVideoAttributes {
-    /// None for encoded video, and for H.264 in MPEG-TS.
+    /// None for encoded video, and for H.264 that ffmpeg copies.
     fn of(spec: &RenditionSpec) -> Option<Self> {
         // The bitstream may state what the container does not.
         let hdr = spec.media.video_streams().find_map(|(_, video)| video.hdr);
@@ -68,7 +68,8 @@ impl CopiedVideoAttributes {
             let Some(VideoPlan::Copy { stream }) = spec.rendition.video else { return None };
             let stream = spec.media.stream(stream).filter(|stream| stream.codec == "hevc")?;
             return Some(Self {
-                codecs: stream.codec_string.clone(),
+                // The init segment states profile and level exactly.
+                codecs: stream.codec_string.clone().filter(|_| spec.rendition.format.is_mpeg_ts()),
                 supplemental_codecs: None,
                 video_range: range_of_stream,
                 // Encoders of HEVC use open groups of pictures by default.
@@ -106,7 +107,7 @@ impl Rung {
     /// Its entry in the multivariant playlist; `video` is the RFC 6381 codec string of its video.
     fn variant(&self, track: PlaylistTrack, video: Option<String>) -> Variant {
         let copied = self.copied_video.as_ref();
-        let video = copied.map_or(video, |copied| copied.codecs.clone());
+        let video = copied.and_then(|copied| copied.codecs.clone()).or(video);
         let has_codecs = video.is_some() || self.spec.rendition.video.is_none();
         let has_codecs = has_codecs && (self.audio_codec.is_some() || self.spec.rendition.audio.is_none());
         let codecs = [video, self.audio_codec.clone()].into_iter().flatten().collect::<Vec<_>>().join(",");

@@ -37,6 +37,8 @@ pub(super) struct PlannedRendition {
     pub duration_seconds: f64,
     /// Start of the first and end of the last frame of copied video; None if video is not copied.
     pub copied_frames: Option<(Ticks, Ticks)>,
+    /// Copyable video is encoded, because its parameter sets change, which the format cannot express.
+    pub changes_description: bool,
 }
 
 /// Plans the rendition of an item. Copied video whose grid is not accepted is encoded. None if the grid needs the item's
@@ -61,7 +63,9 @@ pub(super) async fn plan_rendition(
         let known_index = package.as_ref().and_then(|package| package.index().cloned());
         copied = copied_video::plan_copy(service, &item, known_index).await;
     }
-    let copied = copied.filter(|copied| accepts_copy(&copied.grid));
+    let is_converted = policy.format == SegmentFormat::Fmp4 && package.is_none();
+    let changes_description = is_converted && copied.as_ref().is_some_and(|copied| !copied.has_one_description);
+    let copied = copied.filter(|copied| !changes_description && accepts_copy(&copied.grid));
     let DecidedItem { source, media, tracks, duration_seconds } = item;
     let segment_seconds = service.config.segment_seconds;
     let (video, grid, duration_seconds, copied_frames) = match (tracks.video, copied) {
@@ -100,5 +104,5 @@ pub(super) async fn plan_rendition(
         watermark: None,
         package,
     };
-    Ok(Some(PlannedRendition { spec, duration_seconds, copied_frames }))
+    Ok(Some(PlannedRendition { spec, duration_seconds, copied_frames, changes_description }))
 }

@@ -29,6 +29,7 @@ pub mod bytes;
 pub mod channel;
 pub mod channel_clock;
 pub mod channel_state;
+pub mod closed_captions;
 pub mod cmaf;
 pub mod codec;
 pub mod ebml;

@@ -12,8 +12,7 @@ mod tests;
 
 pub use media::{IFrame, MediaPlaylist};
 pub use multivariant::{
-    AudioEncoding, AudioGroup, AudioRendition, CaptionChannel, CaptionService, MultivariantPlaylist, SubtitleRendition,
-    Variant,
+    AudioEncoding, AudioGroup, AudioRendition, CaptionService, MultivariantPlaylist, SubtitleRendition, Variant,
 };
 pub use names::{InitId, PlaylistTrack, SessionAsset, parse_asset};
 

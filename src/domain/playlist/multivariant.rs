@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::attributes::{push_quoted, push_quoted_if, push_start_tag, with_grant};
 use super::rendition_tags::{GroupMember, MediaType, apply_group_rules};
 use super::{PlaylistTrack, version};
+use crate::domain::closed_captions::CaptionChannel;
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::FrameRate;
 
@@ -118,6 +119,7 @@ pub struct SubtitleRendition {
 /// Closed captions in the video (CEA-608 and CEA-708).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptionService {
+    /// Named by `INSTREAM-ID`.
     pub channel: CaptionChannel,
     /// For people to read. Made unique in its group.
     pub name: String,
@@ -125,23 +127,23 @@ pub struct CaptionService {
     pub language: Option<String>,
 }
 
-/// `INSTREAM-ID`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CaptionChannel {
-    /// A channel of CEA-608, 1 to 4.
-    Cea608(u8),
-    /// A service of CEA-708, 1 to 63.
-    Cea708(u8),
+impl CaptionService {
+    /// A channel of the video, without a language: the messages of pictures state none.
+    pub fn unnamed(channel: CaptionChannel) -> Self {
+        let name = match channel {
+            CaptionChannel::Cea608(number) => format!("Closed captions {number}"),
+            CaptionChannel::Cea708(number) => format!("Caption service {number}"),
+        };
+        Self { channel, name, language: None }
+    }
 }
 
-impl CaptionChannel {
-    /// None for a number out of range, which a damaged descriptor may have.
-    fn instream_id(self) -> Option<String> {
-        match self {
-            Self::Cea608(number @ 1..=4) => Some(format!("CC{number}")),
-            Self::Cea708(number @ 1..=63) => Some(format!("SERVICE{number}")),
-            _ => None,
-        }
+/// None for a number out of range, which a damaged descriptor may have.
+fn instream_id(channel: CaptionChannel) -> Option<String> {
+    match channel {
+        CaptionChannel::Cea608(number @ 1..=4) => Some(format!("CC{number}")),
+        CaptionChannel::Cea708(number @ 1..=63) => Some(format!("SERVICE{number}")),
+        _ => None,
     }
 }
 
@@ -221,7 +223,7 @@ impl<'a> MultivariantPlaylist<'a> {
         apply_group_rules(&mut members, None);
         for (service, member) in self.caption_services().zip(&members) {
             member.push_tag(text, CAPTION_GROUP);
-            push_quoted_if(text, "INSTREAM-ID", service.channel.instream_id().as_deref());
+            push_quoted_if(text, "INSTREAM-ID", instream_id(service.channel).as_deref());
             text.push('\n');
         }
     }
@@ -229,7 +231,7 @@ impl<'a> MultivariantPlaylist<'a> {
     /// Services with a valid number.
     fn caption_services(&self) -> impl Iterator<Item = &'a CaptionService> {
         let services = self.captions.unwrap_or_default().iter();
-        services.filter(|service| service.channel.instream_id().is_some())
+        services.filter(|service| instream_id(service.channel).is_some())
     }
 
     fn default_audio(&self) -> usize {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::closed_captions::CaptionChannel;
 use crate::domain::time::{FrameRate, Ticks};
 use proptest::prelude::*;
 

@@ -7,7 +7,9 @@ use super::session::Session;
 use crate::domain::cmaf::init_reader::{InitDescription, split_init};
 use crate::domain::grid::Grid;
 use crate::domain::playback::SubtitleDelivery;
-use crate::domain::playlist::{self, InitId, MediaPlaylist, MultivariantPlaylist, PlaylistTrack, SubtitleRendition};
+use crate::domain::playlist::{
+    self, CaptionService, InitId, MediaPlaylist, MultivariantPlaylist, PlaylistTrack, SubtitleRendition,
+};
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::subtitles::write_webvtt_segment;
 use crate::engine::TIMELINE_BASE;
@@ -41,6 +43,15 @@ impl SessionPlan {
         }
     }
 
+    /// The closed captions that were found in copied video. None are listed beside encoded rungs, because what is listed must be
+    /// in all of them; players find those in the video by themselves.
+    fn closed_captions(&self) -> Vec<CaptionService> {
+        let [rung] = &self.rungs[..] else { return Vec::new() };
+        let track = rung.spec.package.as_ref().and_then(|package| package.cmaf_track());
+        let channels = track.map_or(&[][..], |track| track.closed_captions());
+        channels.iter().map(|&channel| CaptionService::unnamed(channel)).collect()
+    }
+
     /// Whether every segment of a rendition can be decoded without another one.
     fn is_independent(&self, id: RenditionId) -> bool {
         match id {
@@ -60,6 +71,7 @@ impl Session {
         let variants = plan.variants(self.video_codec().as_deref());
         let (audio, audio_groups) = (plan.audio.descriptions(), plan.audio.groups());
         let subtitles: Vec<SubtitleRendition> = plan.subtitles.iter().map(|track| track.description.clone()).collect();
+        let captions = plan.closed_captions();
         let playlist = MultivariantPlaylist {
             format: plan.format(),
             is_independent: (0..plan.rungs.len()).all(|rung| plan.is_independent(RenditionId::Rung(rung))),
@@ -68,7 +80,7 @@ impl Session {
             audio: &audio,
             audio_groups: &audio_groups,
             subtitles: &subtitles,
-            captions: None,
+            captions: (!captions.is_empty()).then_some(&captions),
         };
         playlist.render(grant).into()
     }

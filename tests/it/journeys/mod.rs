@@ -4,6 +4,7 @@ mod audio_groups;
 mod broadcast_codecs;
 mod burned_text;
 mod changing_files;
+mod closed_captions;
 mod gstreamer_backend;
 mod iframe_playlists;
 mod joins;

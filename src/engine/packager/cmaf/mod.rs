@@ -1,6 +1,7 @@
 //! CMAF segments of one track of an mp4 or Matroska file (`domain::cmaf`): the head is generated, the samples are byte ranges
 //! of the file.
 
+mod closed_captions;
 mod matroska_audio;
 mod matroska_entry;
 mod matroska_video;

@@ -3,11 +3,13 @@
 use bytes::Bytes;
 
 use super::CmafSegment;
+use super::closed_captions::{NalFormat, find_captions};
 use super::matroska_audio::{MatroskaAudio, first_block};
 use super::matroska_entry::{audio_entry, video_entry};
 use super::matroska_video::MatroskaVideo;
 use super::mp4::{Mp4Audio, Mp4Video};
 use super::samples::SegmentSamples;
+use crate::domain::closed_captions::CaptionChannel;
 use crate::domain::cmaf::entry::{EntryError, copied};
 use crate::domain::cmaf::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
 use crate::domain::cmaf::moof::{self, Fragment};
@@ -29,6 +31,9 @@ use crate::engine::{Result, RunError, TIMELINE_BASE};
 /// Bytes read of the first frame: the largest frame of DTS-HD has 32 KiB, of E-AC-3 4 KiB for each substream.
 const MAX_FIRST_FRAME_BYTES: u64 = 64 << 10;
 
+/// Duration of the segments that are searched for closed captions, seconds.
+const CAPTION_SEARCH_SECONDS: f64 = 1.0;
+
 /// One track, from which CMAF segments are laid out.
 #[derive(Debug)]
 pub struct CmafTrack {
@@ -40,6 +45,7 @@ pub struct CmafTrack {
     init_segment: Bytes,
     index: Option<KeyframeIndex>,
     end: Option<Ticks>,
+    captions: Vec<CaptionChannel>,
 }
 
 /// Reads the samples of a segment.
@@ -88,7 +94,7 @@ impl CmafTrack {
             (TrackSamples::Mp4Audio(Box::new(audio)), timescale, None, end)
         };
         let end = Some(end);
-        Ok(Self::new(TrackParts { samples, timescale, entry, video_format, matrix, language, index, end }))
+        Ok(Self::new(file, TrackParts { samples, timescale, entry, video_format, matrix, language, index, end }))
     }
 
     /// Opens stream `stream` (ffmpeg's number) of a Matroska or WebM file: reads the cues and the first frame, and without cues
@@ -108,7 +114,7 @@ impl CmafTrack {
             SampleBytes { file, prefix: &track.stripped_bytes, offset: first_range.0, size: first_range.1.into() };
         let first_frame = frame.read_exact(0, frame.len().min(MAX_FIRST_FRAME_BYTES) as usize)?;
         let (matrix, language) = (IDENTITY_MATRIX, track.language.clone());
-        Ok(Self::new(match (&track.video_format, track.audio_format) {
+        let parts = match (&track.video_format, track.audio_format) {
             (Some(format), _) => {
                 let entry = video_entry(&track, format, &first_frame)?;
                 let cues = header.read_or_scan_cues(track.number)?;
@@ -139,17 +145,33 @@ impl CmafTrack {
                 }
             }
             (None, None) => return Err(ContainerError::Unsupported("the track is neither video nor audio")),
-        }))
+        };
+        Ok(Self::new(file, parts))
     }
 
-    fn new(parts: TrackParts) -> Self {
+    fn new(file: &(impl ReadAt + ?Sized), parts: TrackParts) -> Self {
         let TrackParts { samples, timescale, entry, video_format, matrix, language, index, end } = parts;
         let (kind, header) = match &video_format {
             Some(format) => (TrackKind::Video, TrackHeader::Video { format, matrix }),
             None => (TrackKind::Audio, TrackHeader::Audio),
         };
         let init_segment = write_init(&InitTrack { header, timescale, language: language.as_deref(), entry: &entry });
-        Self { samples, kind, timescale, entry, video_format, init_segment: init_segment.into(), index, end }
+        let init_segment = init_segment.into();
+        let mut track =
+            Self { samples, kind, timescale, entry, video_format, init_segment, index, end, captions: Vec::new() };
+        track.captions = track.read_captions(file);
+        track
+    }
+
+    /// Looks at the pictures at the start and in the middle.
+    fn read_captions(&self, file: &(impl ReadAt + ?Sized)) -> Vec<CaptionChannel> {
+        let (Some(format), Some(index)) = (NalFormat::of(&self.entry), &self.index) else { return Vec::new() };
+        let cuts = index.keyframes.get(1..).unwrap_or_default();
+        let grid = Grid::from_keyframes(cuts, CAPTION_SEARCH_SECONDS, index.end.as_seconds());
+        let places = [0, grid.len() / 2];
+        // Unreadable segments fail when they are played.
+        let segments = places.iter().filter_map(|&number| self.segment_samples(file, &grid, number).ok());
+        find_captions(file, format, self.prefix(), &segments.collect::<Vec<_>>())
     }
 
     pub fn kind(&self) -> TrackKind {
@@ -186,6 +208,11 @@ impl CmafTrack {
     /// without samples, at which browsers stall.
     pub fn end(&self) -> Option<Ticks> {
         self.end
+    }
+
+    /// The channels of closed captions that were found in the video. Others may begin later.
+    pub fn closed_captions(&self) -> &[CaptionChannel] {
+        &self.captions
     }
 
     /// The sizes of all segments of a grid, as they are laid out; None if the tables do not state them (Matroska).

@@ -112,6 +112,10 @@ pub struct Video {
     pub frame_rate: Option<FrameRate>,
     #[serde(rename = "variable_frame_rate")]
     pub has_variable_frame_rate: bool,
+    /// Of a variable frame rate, the usual rate at which most frames follow each other: of a recording with frames missing, that
+    /// of its camera. None if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_frame_rate: Option<FrameRate>,
     #[serde(rename = "interlaced")]
     pub is_interlaced: bool,
     pub bit_depth: u8,

@@ -37,6 +37,9 @@ pub struct EncodeVideo {
     #[serde(rename = "rate")]
     pub frame_rate: FrameRate,
     pub deinterlace: bool,
+    /// Each field becomes a frame, which keeps all movement; otherwise two fields become one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_frame_per_field: bool,
     /// Set when the video must be mapped to SDR BT.709.
     pub tone_map: Option<Hdr>,
     pub burn: Option<BurnedSubtitle>,
@@ -62,6 +65,7 @@ impl EncodeVideo {
             height,
             frame_rate: FrameRate { num: 25, den: 1 },
             deinterlace: false,
+            has_frame_per_field: false,
             tone_map: None,
             burn: None,
             watermark: None,

@@ -134,16 +134,15 @@ impl ClientCapabilities {
 
     /// The preferred codecs that the client also decodes in fMP4 at this size, pixels, and rate. MPEG-TS is not considered,
     /// because it contains no AV1, and HEVC of few clients.
-    pub fn encoders_for(&self, (width, height): (u32, u32), rate: FrameRate) -> impl Iterator<Item = TargetCodec> {
+    pub fn encoders_for(&self, size: (u32, u32), rate: FrameRate) -> impl Iterator<Item = TargetCodec> {
         let supported = self.format(SegmentFormat::Fmp4).map_or(&[][..], |format| &format.video);
-        let is_decoded = move |codec: &TargetCodec| {
-            let level = format_level(codec.as_str(), codec.level(width, height, rate).into());
-            let video = Video { frame_rate: Some(rate), ..Video::new(width, height) };
-            let stream = Stream::new(0, codec.as_str(), StreamKind::Video(video.clone()));
-            let stream = Stream { profile: Some("main".to_owned()), level, ..stream };
-            video_reasons(&stream, &video, supported).is_empty()
-        };
-        self.preferred_encoders.iter().copied().filter(is_decoded)
+        let preferred = self.preferred_encoders.iter().copied();
+        preferred.filter(move |codec| decodes_encoded(supported, *codec, size, rate))
+    }
+
+    /// Whether the client decodes H.264 of this size, pixels, and rate in each of its formats.
+    pub fn decodes_h264(&self, size: (u32, u32), rate: FrameRate) -> bool {
+        self.formats.iter().all(|format| decodes_encoded(&format.video, TargetCodec::H264, size, rate))
     }
 
     pub fn format(&self, format: SegmentFormat) -> Option<&FormatCapabilities> {
@@ -159,4 +158,19 @@ fn aac_channels_of(device: &DeviceProfile) -> u32 {
 
 fn is_one_of(codec: &str, codecs: Option<&[&str]>) -> bool {
     codecs.is_none_or(|codecs| codecs.iter().any(|name| name.eq_ignore_ascii_case(codec)))
+}
+
+/// Whether these entries include video that this server encodes in a codec, at a size, pixels, and rate.
+fn decodes_encoded(
+    supported: &[VideoSupport],
+    codec: TargetCodec,
+    (width, height): (u32, u32),
+    rate: FrameRate,
+) -> bool {
+    let level = format_level(codec.as_str(), codec.level(width, height, rate).into());
+    let video = Video { frame_rate: Some(rate), ..Video::new(width, height) };
+    let stream = Stream::new(0, codec.as_str(), StreamKind::Video(video.clone()));
+    let profile = if codec == TargetCodec::H264 { "high" } else { "main" };
+    let stream = Stream { profile: Some(profile.to_owned()), level, ..stream };
+    video_reasons(&stream, &video, supported).is_empty()
 }

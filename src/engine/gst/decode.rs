@@ -60,6 +60,8 @@ pub(super) struct DecodeRequest {
 pub(super) enum OutputFormat {
     Video {
         deinterlace: bool,
+        /// As [`EncodeVideo::has_frame_per_field`](crate::domain::plan::EncodeVideo::has_frame_per_field).
+        has_frame_per_field: bool,
     },
     Audio,
     /// Frames as they are stored, one per buffer.
@@ -100,9 +102,10 @@ impl OutputFormat {
 
     fn configure(self, pipeline: &RunningPipeline) -> Result<()> {
         match self {
-            Self::Video { deinterlace } => {
-                let mode = if deinterlace { "auto" } else { "disabled" };
-                pipeline.element("deinterlacer")?.set_property_from_str("mode", mode);
+            Self::Video { deinterlace, has_frame_per_field } => {
+                let deinterlacer = pipeline.element("deinterlacer")?;
+                deinterlacer.set_property_from_str("mode", if deinterlace { "auto" } else { "disabled" });
+                deinterlacer.set_property_from_str("fields", if has_frame_per_field { "all" } else { "top" });
             }
             Self::Audio | Self::CompressedAudio => {}
         }

@@ -213,7 +213,10 @@ impl<'a> RunLoop<'a> {
             (Some(encoding), Grid::Frames(frames)) => {
                 let (first, rate) = (frames.first_frame(job.first), frames.rate);
                 let half_frame_seconds = 0.5 / rate.as_f64();
-                let format = OutputFormat::Video { deinterlace: encoding.plan.deinterlace };
+                let format = OutputFormat::Video {
+                    deinterlace: encoding.plan.deinterlace,
+                    has_frame_per_field: encoding.plan.has_frame_per_field,
+                };
                 let request = decode_request(job, encoding.plan.stream, start_seconds - half_frame_seconds, format);
                 let decoder = Decoder::open(request, waker)?;
                 let frame_picker = FramePicker::new(rate, first, frames.total_frames);

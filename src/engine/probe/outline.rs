@@ -39,6 +39,7 @@ pub(super) struct OutlineTrack {
     pub bitrate_kbps: Option<u32>,
     pub frame_rate: Option<FrameRate>,
     pub has_variable_frame_rate: bool,
+    pub base_frame_rate: Option<FrameRate>,
     pub rotation: u16,
     pub is_mirrored: bool,
     /// Frame size that the container states, pixels; 0 if it does not.

@@ -160,6 +160,7 @@ fn merge_video(track: &OutlineTrack, info: &DecoderInfo) -> Result<Video> {
         sample_aspect: info.sample_aspect.unwrap_or((1, 1)),
         frame_rate: track.frame_rate,
         has_variable_frame_rate: track.has_variable_frame_rate,
+        base_frame_rate: track.base_frame_rate,
         chroma: chroma.to_owned(),
         rotation: track.rotation,
         is_mirrored: track.is_mirrored,

@@ -191,6 +191,11 @@ impl EncodeSlots {
         Some(ReservedSlot(self.clone()))
     }
 
+    /// Whether one slot is expected to make a rendition of `cost` pixels per second of media in real time, with headroom.
+    pub fn keeps_up_with(&self, cost: f64) -> bool {
+        rules::slot_share(rules::expected_speed(cost, self.lock().throughput.per_second())) < 1.0
+    }
+
     /// Starts a job of `cost` pixels per second of media; returns how many of its runs may work.
     ///
     /// # Errors

@@ -66,9 +66,13 @@ pub struct StartRequest {
 
 impl StartRequest {
     /// The limits of the viewer and of the device.
-    fn encode_limits(&self) -> EncodeLimits {
+    fn encode_limits(&self) -> EncodeLimits<'_> {
         let bitrates = [self.playback.max_bitrate_kbps, self.device.profile.max_bitrate_kbps];
-        EncodeLimits { max_height: self.playback.max_height, max_bitrate_kbps: bitrates.into_iter().flatten().min() }
+        EncodeLimits {
+            max_height: self.playback.max_height,
+            max_bitrate_kbps: bitrates.into_iter().flatten().min(),
+            field_rate_client: Some(&self.capabilities),
+        }
     }
 
     /// The request with the limits of the device.

@@ -205,6 +205,25 @@ async fn special_films_look_as_with_ffmpeg() {
 }
 
 #[tokio::test]
+async fn each_field_becomes_a_frame_with_both_backends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("woven.mkv");
+    let source = "testsrc2=s=320x180:r=50:d=4,tinterlace=interleave_top,fieldorder=tff";
+    media::run_ffmpeg(&path, &["-f lavfi -i", source, "-c:v mpeg2video -q:v 2 -flags +ildct+ilme"]);
+    let mut bench = Bench::of_file(folder, &path, Container::Matroska, FrameRate { num: 50, den: 1 }, 4.0);
+    if let Some(VideoPlan::Encode(plan)) = &mut Arc::make_mut(&mut bench.rendition).video {
+        (plan.deinterlace, plan.has_frame_per_field) = (true, true);
+    }
+    let expected = bench.all_segments().await;
+    let bench = bench.with_gstreamer();
+    let output = bench.all_segments().await;
+    let (a, b) = (bench.write_joined("ffmpeg.ts", &expected), bench.write_joined("gstreamer.ts", &output));
+    assert_eq!((media::packets(&a).len(), media::packets(&b).len()), (200, 200));
+    let psnr = media::worst_psnr_decibels(&a, &b);
+    assert!(psnr > 24.0, "frames differ, {psnr} dB");
+}
+
+#[tokio::test]
 async fn video_is_rotated_as_its_file_says() {
     let folder = tempfile::tempdir().unwrap();
     let (unrotated, path) = (folder.path().join("flat.mp4"), folder.path().join("turned.mp4"));

@@ -123,6 +123,7 @@ impl Bench {
                 height: 180,
                 frame_rate,
                 deinterlace: false,
+                has_frame_per_field: false,
                 tone_map: None,
                 burn: None,
                 watermark: None,

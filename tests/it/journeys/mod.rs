@@ -5,6 +5,7 @@ mod broadcast_codecs;
 mod burned_text;
 mod changing_files;
 mod closed_captions;
+mod frame_rates;
 mod gstreamer_backend;
 mod iframe_playlists;
 mod joins;

@@ -96,6 +96,9 @@ fn every_kind_of_run_has_its_golden_arguments() {
     let ts = media(Container::MpegTs, 1.4, Color::default());
     let deinterlaced = encode(|plan| plan.deinterlace = true);
     insta::assert_snapshot!("encode_interlaced_ts", golden_lines(&ts, deinterlaced, AAC, &frames(), 9));
+    let doubled = encode(|plan| (plan.deinterlace, plan.has_frame_per_field) = (true, true));
+    let lines = golden_lines(&ts, doubled, AAC, &frames(), 9);
+    assert!(lines.contains("bwdif=mode=send_field:deint=interlaced"), "{lines}");
     let mut jumping = ts;
     jumping.clock_pieces = vec![
         ClockSection { start_byte: 0, shift: Ticks(-126_000) },

@@ -88,7 +88,8 @@ fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<S
     let start = options.grid.segment_start(options.first).as_seconds();
     let mut filters = Vec::new();
     if plan.deinterlace {
-        filters.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
+        let mode = if plan.has_frame_per_field { "send_field" } else { "send_frame" };
+        filters.push(format!("bwdif=mode={mode}:deint=interlaced"));
     }
     // Frames are put on the grid before any costly filter, so that those before the first segment are never scaled. The
     // last one is repeated until the planned end; `-frames:v` would end the audio with the video.

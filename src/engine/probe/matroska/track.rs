@@ -2,7 +2,6 @@
 
 use super::super::outline::{OutlineTrack, OutlineTrackKind, Result, nearest_usual_rate, refuse_if};
 use super::{find_child, parse_float, parse_unsigned};
-use crate::domain::time::FrameRate;
 use crate::engine::container::matroska::ebml::{elements, parse_text};
 
 pub(super) fn parse_track(body: &[u8], index: u32) -> Result<OutlineTrack> {
@@ -55,10 +54,9 @@ pub(super) fn parse_track(body: &[u8], index: u32) -> Result<OutlineTrack> {
     refuse_if(track.codec == "aac" && sample_rate <= 24_000.0, "AAC that may be HE-AAC")?;
     if track.kind == OutlineTrackKind::Video {
         refuse_if(frame_ns == 0, "no frame rate")?;
-        let measured_rate = 1e9 / frame_ns as f64;
-        let exact_rate = FrameRate::new((measured_rate * 1000.0).round() as u32, 1000);
-        track.frame_rate =
-            nearest_usual_rate(measured_rate).or(exact_rate).filter(|rate| (0.01..=500.0).contains(&rate.as_f64()));
+        let usual_rate = nearest_usual_rate(1e9 / frame_ns as f64);
+        // ffmpeg writes the average of a variable rate.
+        track.frame_rate = Some(usual_rate.ok_or("an unusual frame rate")?);
     }
     Ok(track)
 }

@@ -24,9 +24,17 @@ pub(super) fn parse_stts(stts: &[u8]) -> Result<SampleDurations> {
     Ok(SampleDurations { sample_count, total_units, runs })
 }
 
+/// The frame rates of a track.
+pub(super) struct FrameRates {
+    pub average: Option<FrameRate>,
+    /// That of the most common frame duration, if it is a usual one.
+    pub base: Option<FrameRate>,
+    /// Frame durations vary by more than a clock's rounding.
+    pub is_variable: bool,
+}
+
 impl SampleDurations {
-    /// Average frame rate, and whether frame durations vary (by more than a clock's rounding).
-    pub fn frame_rate(&self, timescale: u64) -> Result<(Option<FrameRate>, bool)> {
+    pub fn frame_rates(&self, timescale: u64) -> Result<FrameRates> {
         refuse_if(self.sample_count < 2 || self.total_units == 0, "too few frames")?;
         let average = self.sample_count as f64 * timescale as f64 / self.total_units as f64;
         let (_, common_units) = *self.runs.iter().max_by_key(|(samples, _)| *samples).ok_or("no frames")?;
@@ -36,12 +44,14 @@ impl SampleDurations {
         // The last frame may have any duration.
         let odd_count: u64 = self.runs.iter().filter(|(_, units)| is_off(*units)).map(|(samples, _)| *samples).sum();
         let is_variable = odd_count > 1 && odd_count * 50 > self.sample_count;
+        let base = nearest_usual_rate(nominal);
         let rate = if (average / nominal - 1.0).abs() < 0.005 {
-            nearest_usual_rate(nominal).or(reduced_rate(timescale, common_units))
+            base.or(reduced_rate(timescale, common_units))
         } else {
             nearest_usual_rate(average).or(reduced_rate(self.sample_count * timescale, self.total_units))
         };
-        Ok((rate.filter(|rate| (0.01..=500.0).contains(&rate.as_f64())), is_variable))
+        let average = rate.filter(|rate| (0.01..=500.0).contains(&rate.as_f64()));
+        Ok(FrameRates { average, base, is_variable })
     }
 }
 

@@ -57,7 +57,9 @@ pub(super) fn parse_track(trak: &[u8], movie_timescale: u64, file_len: u64) -> R
         let matrix: [f64; 4] = [0, 4, 12, 16]
             .map(|at| parse_uint(tkhd, matrix_at + at, 4).map_or(0.0, |cell| f64::from(cell as u32 as i32)));
         (track.rotation, track.is_mirrored) = orientation(&matrix).ok_or("a matrix without area")?;
-        (track.frame_rate, track.has_variable_frame_rate) = timing.frame_rate(timescale)?;
+        let rates = timing.frame_rates(timescale)?;
+        (track.frame_rate, track.has_variable_frame_rate) = (rates.average, rates.is_variable);
+        track.base_frame_rate = rates.base.filter(|_| rates.is_variable);
     }
     if measured_seconds > 0.0 {
         track.bitrate_kbps = Some((bytes as f64 * 8.0 / measured_seconds / 1000.0).round() as u32);

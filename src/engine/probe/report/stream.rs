@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::{Raw, find_tag, parse_frame_rate, parse_number, parse_pair};
 use crate::domain::codec::{self, CodecInfo};
 use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Subtitle, TELETEXT, Video};
+use crate::engine::probe::outline::nearest_usual_rate;
 
 pub(super) fn to_stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
     let name = raw.codec_name.as_deref().unwrap_or("unknown");
@@ -65,6 +66,7 @@ fn to_video(raw: &Raw, chroma: &str, bit_depth: u8) -> Video {
     let is_near = |tolerance: f64| matches!((average_rate, base_rate), (Some(a), Some(b)) if (a.as_f64() / b.as_f64() - 1.0).abs() < tolerance);
     let is_field_rate =
         interlaced && matches!((average_rate, base_rate), (Some(a), Some(b)) if b.as_f64() > 1.5 * a.as_f64());
+    let has_variable_frame_rate = average_rate.is_some() && base_rate.is_some() && !is_near(0.02) && !is_field_rate;
     let (rotation, mirrored) = raw
         .side_data_list
         .iter()
@@ -75,7 +77,10 @@ fn to_video(raw: &Raw, chroma: &str, bit_depth: u8) -> Video {
         height: raw.height,
         sample_aspect: raw.sample_aspect_ratio.as_deref().and_then(|text| parse_pair(text, ':')).unwrap_or((1, 1)),
         frame_rate: if is_near(0.005) { base_rate } else { average_rate.or(base_rate) },
-        has_variable_frame_rate: average_rate.is_some() && base_rate.is_some() && !is_near(0.02) && !is_field_rate,
+        has_variable_frame_rate,
+        base_frame_rate: base_rate
+            .and_then(|rate| nearest_usual_rate(rate.as_f64()))
+            .filter(|_| has_variable_frame_rate),
         is_interlaced: interlaced,
         bit_depth,
         chroma: chroma.to_owned(),

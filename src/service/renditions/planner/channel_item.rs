@@ -111,7 +111,8 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
 async fn plan_item(service: &Service, path: &str, output: &OutputSettings) -> Result<PlannedRendition> {
     let source = service.library.open(path).await?;
     let media = service.media.probe(&source).await?.media;
-    let limits = EncodeLimits { max_height: output.max_height, max_bitrate_kbps: output.max_kbps };
+    let limits =
+        EncodeLimits { max_height: output.max_height, max_bitrate_kbps: output.max_kbps, field_rate_client: None };
     let (subtitle, sidecar) =
         burned_subtitles::choose_subtitles(service, &source, &media, &output.subtitle_languages).await;
     let request = PlaybackRequest {

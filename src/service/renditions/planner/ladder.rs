@@ -191,8 +191,12 @@ pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Ar
         VideoPlan::Copy { .. } => CodecChoice::Fixed(TargetCodec::H264),
     };
     let subtitle = &plan.request.playback.subtitle;
+    // All rungs have one grid, so one frame rate.
+    let has_frame_per_field = matches!(video, VideoPlan::Encode(plan) if plan.has_frame_per_field);
     for rung_height in heights {
-        let limits = EncodeLimits { max_height: Some(rung_height), ..plan.request.encode_limits() };
+        let limits = plan.request.encode_limits();
+        let field_rate_client = limits.field_rate_client.filter(|_| has_frame_per_field);
+        let limits = EncodeLimits { max_height: Some(rung_height), field_rate_client, ..limits };
         let video = plan_encode(service, &top.spec.media, stream, limits, subtitle, codec).await?;
         codec = CodecChoice::Fixed(video.codec);
         let rendition = Rendition {

@@ -17,7 +17,7 @@ use crate::service::Service;
 /// How the tracks are encoded that are not copied.
 #[derive(Clone)]
 pub(super) struct Policy<'a> {
-    pub limits: EncodeLimits,
+    pub limits: EncodeLimits<'a>,
     pub codec: CodecChoice<'a>,
     /// Burned into the video if it is [`SubtitleDelivery::Burn`].
     pub subtitle: &'a SubtitleDelivery,

@@ -2,6 +2,7 @@
 
 use super::STEREO_KBPS;
 use crate::domain::codec::TargetCodec;
+use crate::domain::encode_slots::pixel_cost;
 use crate::domain::media::{Media, Video};
 use crate::domain::plan::EncodeVideo;
 use crate::domain::playback::capabilities::ClientCapabilities;
@@ -19,11 +20,14 @@ const MIN_SIDE_OF_OTHER_CODECS: u32 = 64;
 
 /// Limits of a video encode.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EncodeLimits {
+pub(super) struct EncodeLimits<'a> {
     /// None: the original height.
     pub max_height: Option<u32>,
     /// Of video and audio together.
     pub max_bitrate_kbps: Option<u32>,
+    /// The client that gets a frame for each field of interlaced video, if it decodes them and this machine keeps up; None:
+    /// one frame for two fields.
+    pub field_rate_client: Option<&'a ClientCapabilities>,
 }
 
 /// How the codec of an encode is chosen.
@@ -43,14 +47,15 @@ pub(super) async fn plan_encode(
     service: &Service,
     media: &Media,
     index: u32,
-    limits: EncodeLimits,
+    limits: EncodeLimits<'_>,
     subtitle: &SubtitleDelivery,
     codec: CodecChoice<'_>,
 ) -> Result<EncodeVideo> {
     let found = media.video_streams().find(|(stream, _)| stream.index == index);
     let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
     let (width, height) = target_size(video, limits.max_height);
-    let frame_rate = target_rate(video);
+    let field_rate = field_rate(service, video, (width, height), limits.field_rate_client);
+    let frame_rate = field_rate.unwrap_or_else(|| target_rate(video));
     let encoder = choose_encoder(service, codec, (width, height), frame_rate).await;
     let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
     let encoder = encoder.ok_or_else(unavailable)?;
@@ -69,6 +74,7 @@ pub(super) async fn plan_encode(
         height,
         frame_rate,
         deinterlace: video.is_interlaced,
+        has_frame_per_field: field_rate.is_some(),
         tone_map: video.hdr,
         burn,
         watermark: None,
@@ -97,6 +103,22 @@ async fn choose_encoder(
     }
 }
 
+/// The rate of the fields of interlaced video, if the client decodes H.264 with so many frames and one encode slot keeps up.
+fn field_rate(
+    service: &Service,
+    video: &Video,
+    (width, height): (u32, u32),
+    client: Option<&ClientCapabilities>,
+) -> Option<FrameRate> {
+    let frame_rate = target_rate(video);
+    let rate = FrameRate::new(frame_rate.num * 2, frame_rate.den)?;
+    let fps = rate.as_f64();
+    let cost = pixel_cost((width, height, fps), Some((video.width, video.height, frame_rate.as_f64())));
+    let is_decoded = || client.is_some_and(|client| client.decodes_h264((width, height), rate));
+    let is_field_rate = video.is_interlaced && !video.has_variable_frame_rate && fps <= 60.0;
+    (is_field_rate && is_decoded() && service.renditions.encode_slots().keeps_up_with(cost)).then_some(rate)
+}
+
 /// Display size: square pixels, upright.
 pub fn display_size(video: &Video) -> (f64, f64) {
     let (num, den) = video.sample_aspect;
@@ -115,7 +137,8 @@ fn target_size(video: &Video, max_height: Option<u32>) -> (u32, u32) {
     (even_side(width), even_side(height))
 }
 
-/// The source's own rate if it is constant and plausible; otherwise the nearest standard one, at most 60.
+/// The source's own rate if it is constant and plausible; its base rate if it is variable, so that no frame is dropped and all
+/// are shown in time; otherwise the nearest standard one. At most 60.
 pub(super) fn target_rate(video: &Video) -> FrameRate {
     let is_plausible = |rate: &FrameRate| (1.0..=240.0).contains(&rate.as_f64());
     let Some(rate) = video.frame_rate.filter(is_plausible) else { return FrameRate { num: 25, den: 1 } };
@@ -123,6 +146,10 @@ pub(super) fn target_rate(video: &Video) -> FrameRate {
     let distance = |rate: &FrameRate| (rate.as_f64() - fps).abs();
     let by_distance = |a: &FrameRate, b: &FrameRate| distance(a).total_cmp(&distance(b));
     let standard = STANDARD_RATES.into_iter().min_by(by_distance).unwrap_or(FrameRate { num: 30, den: 1 });
+    let is_usable_base = |base: &FrameRate| (fps..=60.0).contains(&base.as_f64());
+    if let Some(base) = video.base_frame_rate.filter(|_| video.has_variable_frame_rate).filter(is_usable_base) {
+        return base;
+    }
     if video.has_variable_frame_rate || fps > 60.0 || (standard.as_f64() / fps - 1.0).abs() < 0.0005 {
         return standard;
     }
@@ -179,6 +206,15 @@ mod tests {
         assert_eq!(rate(2997, 100, false), (30_000, 1001), "rounded to the standard rate");
         assert_eq!(rate(15, 1, false), (15, 1));
         assert_eq!(rate(28, 1, true), (30_000, 1001));
+        let of_base = |num, den| {
+            let base_frame_rate = FrameRate::new(num, den);
+            let video = Video { frame_rate: FrameRate::new(244, 10), base_frame_rate, ..sample_video(640, 360) };
+            let rate = target_rate(&Video { has_variable_frame_rate: true, ..video });
+            (rate.num, rate.den)
+        };
+        assert_eq!(of_base(30_000, 1001), (30_000, 1001));
+        assert_eq!(of_base(120, 1), (24, 1), "too fast");
+        assert_eq!(of_base(15, 1), (24, 1), "slower than the average");
         assert_eq!(rate(120, 1, false), (60, 1));
         assert_eq!(rate(1000, 1, false), (25, 1), "a time base, not a rate");
         assert_eq!(rate(1, 10, false), (25, 1));

@@ -61,6 +61,11 @@ pub async fn run_on(
         tokio::join!(warming_service.isolation.warm(), warming_service.local_encoders.can_transcode());
         tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.renditions.find_backends());
     });
+    let measuring_service = service.clone();
+    service.tasks.spawn(async move {
+        let is_idle = || measuring_service.renditions.active_jobs() == 0;
+        measuring_service.local_encoders.measure_after_preference(is_idle).await;
+    });
     library_watcher::start_watchers(&service);
     sources::start_refresh_task(&service);
     if service.channels.all().iter().any(|channel| channel.settings.always_on) {

@@ -45,6 +45,26 @@ export async function probeCodecs(isTypeSupported, decodingInfo) {
 /** 7.1, which Chromium 156 and Firefox 153 play in AAC, Opus and FLAC (measured). */
 const SURROUND = { contentType: 'audio/mp4; codecs="mp4a.40.2"', channels: "8", bitrate: 512_000, samplerate: 48_000 };
 
+/** Codecs of video in which encoded video needs fewer bytes than in H.264, the best first, with a codec string for 1080p. */
+const ENCODERS = [{ name: "av1", codec: "av01.0.09M.08" }, { name: "hevc", codec: "hvc1.1.6.L123.B0" }];
+
+/** A film in 1080p as the server would encode it. */
+const HD_FILM = { width: 1920, height: 1080, bitrate: 3_500_000, framerate: 25 };
+
+/** The codecs that encoded video should have: those of the `supported` ones that hardware decodes, which costs the viewer nothing. */
+export async function probeEncoders(supported, decodingInfo) {
+  const isPreferred = await Promise.all(ENCODERS.map(async (entry) => {
+    if (!supported.includes(entry.codec)) return false;
+    try {
+      const info = await decodingInfo({ type: "media-source", video: { contentType: contentType(entry), ...HD_FILM } });
+      return info.supported && info.smooth && info.powerEfficient;
+    } catch {
+      return false;
+    }
+  }));
+  return ENCODERS.filter((_, n) => isPreferred[n]).map(({ name }) => name);
+}
+
 async function probe() {
   // As hls.js chooses. Without MSE the browser plays HLS by itself, and the server goes by its User-Agent.
   const mediaSource = globalThis.ManagedMediaSource ?? globalThis.MediaSource;
@@ -56,8 +76,10 @@ async function probe() {
     probeCodecs((type) => mediaSource.isTypeSupported(type), decodingInfo),
     decodingInfo({ type: "media-source", audio: SURROUND }).catch(() => null),
   ]);
+  const encode = await probeEncoders(codecs, decodingInfo);
   return {
     codecs,
+    ...(encode.length > 0 && { encode }),
     ...(surround?.supported && { maxAudioChannels: 8 }),
     hdr: matchMedia("(dynamic-range: high)").matches ? ["hdr10", "hlg"] : [],
     audioRenditions: true,

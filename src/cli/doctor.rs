@@ -9,7 +9,6 @@ use clap::Args;
 
 use super::{ConfigArgs, Outcome, error_text, runtime};
 use crate::config::Config;
-use crate::domain::codec::TargetCodec;
 use crate::domain::worker::SandboxReport;
 use crate::engine::ffmpeg_encoders;
 use crate::engine::worker::Isolation;
@@ -93,10 +92,10 @@ async fn check_ffmpeg(ffmpeg: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Measures the encoders of other codecs than H.264, as the server does when a client first prefers them.
+/// Measures the encoders of other codecs than H.264, as the server does when a client has preferred one.
 async fn check_optional_codecs(config: &Config) -> Vec<Finding> {
     let encoders = LocalEncoders::new(config);
-    encoders.measure_speeds(&TargetCodec::PREFERABLE).await;
+    encoders.measure_speeds().await;
     let describe = |codec: &OptionalCodec| {
         let used = if codec.is_used() { "used for clients that prefer it" } else { "not used" };
         Passed(format!("{} is {used}: {}", codec.codec.as_str(), codec.reason()))

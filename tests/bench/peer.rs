@@ -55,7 +55,6 @@ pub fn start_ours(folder: &Path) -> ServerUnderTest {
         .arg("--root")
         .arg(folder)
         .env("HEARTHCAST_CACHE", cache)
-        .envs([("HEARTHCAST_HEVC_ENCODER", "off"), ("HEARTHCAST_AV1_ENCODER", "off")])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

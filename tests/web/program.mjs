@@ -34,9 +34,7 @@ const freePort = () => new Promise((resolve, reject) => {
 export async function startDemo(binary) {
   const home = mkdtempSync(join(tmpdir(), "hearthcast-web-"));
   const port = await freePort();
-  // Without the measurement of encoders at each start, which would take the processor time of the tests.
-  const environment = { PATH: process.env.PATH, HOME: home, HEARTHCAST_LOG: process.env.HEARTHCAST_LOG ?? "info",
-    HEARTHCAST_HEVC_ENCODER: "off", HEARTHCAST_AV1_ENCODER: "off" };
+  const environment = { PATH: process.env.PATH, HOME: home, HEARTHCAST_LOG: process.env.HEARTHCAST_LOG ?? "info" };
   const program = startProcess(binary, ["demo", "--listen", `127.0.0.1:${port}`], environment);
   const link = await program.waitForOutput(/http:\S+setup\S+/);
   const media = join(home, ".cache/hearthcast/demo/media");
@@ -44,6 +42,7 @@ export async function startDemo(binary) {
     link,
     base: new URL(link).origin,
     media,
+    pid: program.pid,
     output: program.output,
     /** Resolves when all sample media exist. */
     whenMediaReady: () => waitUntil("the sample media exist", () => program.output().includes("By the Fire"), 240),
@@ -87,6 +86,7 @@ function startProcess(binary, args, env) {
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece) => { output = (output + piece).slice(-200_000); });
   child.on("exit", (code, signal) => { exit = { code, signal }; });
   return {
+    pid: child.pid,
     output: () => output,
     waitForOutput: (pattern) => waitUntil(`the program prints ${pattern}`, () => {
       if (exit) throw new Error(`the program ended: ${JSON.stringify(exit)}\n${output}`);

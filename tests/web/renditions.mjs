@@ -37,6 +37,19 @@ export async function renditions(kit) {
       "mp4a.40.2", "opus"], "without HEVC Main above 1080p");
   });
 
+  await step("codecs-that-hardware-decodes-are-preferred", async () => {
+    const preferred = await page.evaluate(async () => {
+      const { probeEncoders } = await import(new URL("web/capabilities.js", document.baseURI));
+      const hardware = (pattern) => async ({ video }) => ({ supported: true, smooth: true, powerEfficient: pattern.test(video.contentType) });
+      const supported = ["av01.0.09M.08", "hvc1.1.6.L123.B0"];
+      return [
+        await probeEncoders(supported, hardware(/av01|hvc1/)), await probeEncoders(supported, hardware(/hvc1/)),
+        await probeEncoders(["avc1.640033"], hardware(/./)), await probeEncoders(supported, async () => { throw new TypeError("unknown"); }),
+      ];
+    });
+    assert.deepEqual(preferred, [["av1", "hevc"], ["hevc"], [], []]);
+  });
+
   await step("speakers-are-counted-after-an-activation", async () => {
     const counted = await page.evaluate(async () => {
       const { countSpeakers } = await import(new URL("web/capabilities.js", document.baseURI));

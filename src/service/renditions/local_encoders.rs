@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use crate::config::{Config, EncoderSetting};
 use crate::domain::codec::TargetCodec;
@@ -9,13 +12,18 @@ use crate::engine::encoder_speed::{EncodeSpeed, measure_speed};
 use crate::engine::ffmpeg_encoders::{self, EncoderReport};
 use crate::engine::video_encoders::VideoEncoder;
 
+/// How long nothing must have been encoded before encoders are measured, seconds.
+const IDLE_SECONDS: u32 = 3;
+
 /// Tests and reports the local encoders.
 #[derive(Debug)]
 pub struct LocalEncoders {
     ffmpeg: PathBuf,
     settings: Vec<(TargetCodec, EncoderSetting)>,
-    /// Of the codecs with the setting `auto` that a client preferred already.
+    /// Of the codecs with the setting `auto`, once they are measured.
     speeds: Mutex<Vec<(TargetCodec, EncodeSpeed)>>,
+    /// Notified when a client prefers a codec that was not measured yet.
+    preferred: Notify,
 }
 
 /// Whether sessions are encoded in a codec that only some clients prefer.
@@ -45,6 +53,10 @@ impl OptionalCodec {
         self.is_used_for(0.0)
     }
 
+    fn needs_measurement(&self) -> bool {
+        self.setting == EncoderSetting::Auto && self.encoder.is_some() && self.speed.is_none()
+    }
+
     /// Why it is used or not, for people.
     pub fn reason(&self) -> String {
         match (self.setting, self.encoder, &self.speed) {
@@ -61,7 +73,7 @@ impl OptionalCodec {
 impl LocalEncoders {
     pub fn new(config: &Config) -> Self {
         let settings = TargetCodec::PREFERABLE.map(|codec| (codec, config.encoder_setting(codec))).to_vec();
-        Self { ffmpeg: config.ffmpeg.clone(), settings, speeds: Mutex::default() }
+        Self { ffmpeg: config.ffmpeg.clone(), settings, speeds: Mutex::default(), preferred: Notify::new() }
     }
 
     /// Tests the encoders before the first request.
@@ -76,15 +88,25 @@ impl LocalEncoders {
         }
     }
 
-    /// Measures the encoders of those of these codecs that have the setting `auto` and were not measured yet, one after the
-    /// other. Takes all of the processor for at most 2 s each, so it is left to the first client that prefers the codec.
-    pub async fn measure_speeds(&self, codecs: &[TargetCodec]) {
-        let report = self.report().await;
-        for codec in self.optional_codecs().await {
-            if codec.setting != EncoderSetting::Auto || codec.speed.is_some() || !codecs.contains(&codec.codec) {
-                continue;
+    /// Measures the encoders when a client has preferred one of their codecs and nothing was encoded for some seconds. Until
+    /// then the clients get H.264. Never returns.
+    pub async fn measure_after_preference(&self, is_idle: impl Fn() -> bool) {
+        loop {
+            self.preferred.notified().await;
+            let mut idle_seconds = 0;
+            while idle_seconds < IDLE_SECONDS {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                idle_seconds = if is_idle() { idle_seconds + 1 } else { 0 };
             }
-            let Some(encoder) = report.best(codec.codec) else { continue };
+            self.measure_speeds().await;
+        }
+    }
+
+    /// Measures the encoders of codecs with the setting `auto` that were not measured yet, one after the other. Takes all of the
+    /// processor for at most 2 s each.
+    pub async fn measure_speeds(&self) {
+        for codec in self.optional_codecs().await.into_iter().filter(OptionalCodec::needs_measurement) {
+            let Some(encoder) = codec.encoder else { continue };
             let speed = measure_speed(&self.ffmpeg, encoder).await;
             tracing::info!(
                 encoder = encoder.name,
@@ -123,11 +145,13 @@ impl LocalEncoders {
     }
 
     /// The encoder of the first of these codecs that is used for video of this many pixels per second, otherwise that of
-    /// H.264. None if none works. Encoders that were not measured yet are measured first.
+    /// H.264. None if none works.
     pub async fn choose(&self, preferred: &[TargetCodec], pixel_rate: f64) -> Option<&'static VideoEncoder> {
         if !preferred.is_empty() {
-            self.measure_speeds(preferred).await;
             let codecs = self.optional_codecs().await;
+            if codecs.iter().any(|codec| preferred.contains(&codec.codec) && codec.needs_measurement()) {
+                self.preferred.notify_one();
+            }
             let is_used =
                 |codec: &TargetCodec| codecs.iter().find(|it| it.codec == *codec && it.is_used_for(pixel_rate));
             if let Some(encoder) = preferred.iter().find_map(is_used).and_then(|codec| codec.encoder) {
@@ -140,6 +164,8 @@ impl LocalEncoders {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     async fn chosen(settings: [EncoderSetting; 2], speeds: &[(TargetCodec, EncodeSpeed)]) -> Option<&'static str> {
@@ -165,15 +191,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_encoder_is_measured_when_a_client_first_prefers_its_codec() {
+    async fn encoders_are_measured_when_a_client_has_preferred_one_and_nothing_is_encoded() {
         let encoders = LocalEncoders::new(&Config { hevc_encoder: EncoderSetting::Off, ..Config::default() });
         let reasons = async || encoders.optional_codecs().await.iter().map(OptionalCodec::reason).collect::<Vec<_>>();
         assert_eq!(reasons().await, ["configured", "not measured yet"]);
-        encoders.choose(&[TargetCodec::Hevc], 1e6).await;
-        assert_eq!(reasons().await[1], "not measured yet", "another codec");
-        let chosen = encoders.choose(&[TargetCodec::Av1], 1e6).await.unwrap();
+        let is_idle = AtomicBool::new(false);
+        let measure = encoders.measure_after_preference(|| is_idle.load(Ordering::Relaxed));
+        let idle_time = Duration::from_secs(u64::from(IDLE_SECONDS) + 1);
+        let observe = async {
+            encoders.choose(&[TargetCodec::Hevc], 1e6).await;
+            is_idle.store(true, Ordering::Relaxed);
+            tokio::time::sleep(idle_time).await;
+            assert_eq!(reasons().await[1], "not measured yet", "HEVC is off");
+            is_idle.store(false, Ordering::Relaxed);
+            assert_eq!(encoders.choose(&[TargetCodec::Av1], 1e6).await.unwrap().codec, TargetCodec::H264);
+            tokio::time::sleep(idle_time).await;
+            assert_eq!(reasons().await[1], "not measured yet", "something is encoded");
+            is_idle.store(true, Ordering::Relaxed);
+            while reasons().await[1] == "not measured yet" {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::select! {
+            () = measure => {}
+            () = observe => {}
+        }
         let reasons = reasons().await;
         assert!(reasons[1].starts_with("libsvtav1 encodes 1080p"), "{reasons:?}");
-        assert_eq!(chosen.codec == TargetCodec::Av1, encoders.optional_codecs().await[1].is_used());
     }
 }

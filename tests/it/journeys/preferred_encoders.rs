@@ -1,13 +1,14 @@
 //! Sessions encoded in HEVC and AV1 for clients that prefer them.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hearthcast::config::{Config, EncoderSetting};
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start};
 use crate::kit::response::expect_success;
-use crate::kit::{self, media};
+use crate::kit::{self, media, player};
 
 fn make_film(folder: &Path) -> PathBuf {
     let film = folder.join("film.mkv");
@@ -89,8 +90,22 @@ async fn with_auto_a_codec_is_used_if_its_encoder_is_fast_on_this_machine() {
     };
     let before = &codecs().await[1];
     assert_eq!((&before["enabled"], &before["reason"]), (&json!(false), &json!("not measured yet")), "{before}");
+    let service = server.service.clone();
+    tokio::spawn(async move {
+        service.local_encoders.measure_after_preference(|| service.renditions.active_jobs() == 0).await;
+    });
     let session = start_session(&server, &film, &["av1", "hevc"]).await;
-    let after = &codecs().await[1];
+    assert_eq!(session["decision"]["streams"][0]["encodedCodec"], "h264", "until it is measured");
+    player::stop(&server, &session).await;
+    let mut after = before.clone();
+    for _ in 0..120 {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        after = codecs().await[1].take();
+        if after["reason"] != before["reason"] {
+            break;
+        }
+    }
+    let session = start_session(&server, &film, &["av1", "hevc"]).await;
     assert!(after["reason"].as_str().unwrap().starts_with("libsvtav1 encodes 1080p"), "{after}");
     let expected = if after["enabled"] == true { "av1" } else { "h264" };
     assert_eq!(session["decision"]["streams"][0]["encodedCodec"], expected, "{after}");

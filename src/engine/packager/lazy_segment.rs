@@ -45,11 +45,8 @@ enum SegmentCursor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SegmentPart {
     Bytes(Bytes),
-    /// A range of the source file, which the kernel can send as it is.
-    FileRange {
-        offset: u64,
-        len: u64,
-    },
+    /// Ranges of the source file, which the kernel can send as they are: offsets and lengths.
+    FileRanges(Vec<(u64, u64)>),
 }
 
 /// Reads a [`LazySegment`], or a byte range of one, part by part.
@@ -166,16 +163,17 @@ impl LazySegmentReader {
         &self.source
     }
 
-    /// The next part, if its bytes are in the page cache; None if a disk or a network has to be waited for. A file range
-    /// has at most `max_range` bytes.
+    /// The next part, if its bytes are in the page cache; None if a disk or a network has to be waited for. File ranges
+    /// have at most `max_bytes` together.
     ///
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
-    pub fn next_part_cached(&mut self, max_range: u64) -> Result<Option<SegmentPart>, RunError> {
-        let Some((offset, len)) = self.file_range(max_range.min(self.remaining_bytes)) else {
+    pub fn next_part_cached(&mut self, max_bytes: u64) -> Result<Option<SegmentPart>, RunError> {
+        let ranges = self.file_ranges(max_bytes.min(self.remaining_bytes));
+        if ranges.is_empty() {
             return Ok(self.next_cached()?.map(SegmentPart::Bytes));
-        };
-        if !self.source.is_local || !self.source.is_cached(offset, len) {
+        }
+        if !self.source.is_local || !are_cached(&self.source, &ranges) {
             return Ok(None);
         }
         match self.source.holds_the_same_at_once() {
@@ -184,17 +182,19 @@ impl LazySegmentReader {
             Some(true) => {}
         }
         if let (SegmentForm::Cmaf(segment), SegmentCursor::Cmaf(cursor)) = (&self.segment.form, &mut self.cursor) {
-            segment.skip(cursor, len);
+            for &(_, len) in &ranges {
+                segment.skip(cursor, len);
+                self.remaining_bytes -= len;
+            }
         }
-        self.remaining_bytes -= len;
-        Ok(Some(SegmentPart::FileRange { offset, len }))
+        Ok(Some(SegmentPart::FileRanges(ranges)))
     }
 
-    /// The file range that is next, if the kernel should send it.
-    fn file_range(&self, max: u64) -> Option<(u64, u64)> {
+    /// The file ranges that are next, if the kernel should send them.
+    fn file_ranges(&self, max: u64) -> Vec<(u64, u64)> {
         match (&self.segment.form, &self.cursor) {
-            (SegmentForm::Cmaf(segment), SegmentCursor::Cmaf(cursor)) => segment.long_file_range(*cursor, max),
-            _ => None,
+            (SegmentForm::Cmaf(segment), SegmentCursor::Cmaf(cursor)) => segment.long_file_ranges(*cursor, max),
+            _ => Vec::new(),
         }
     }
 
@@ -243,6 +243,20 @@ impl LazySegmentReader {
         let packed = verify_unchanged(is_same, is_packed)?;
         self.remaining_bytes -= out.len() as u64;
         Ok(packed.then(|| Bytes::from_owner(buffer)))
+    }
+}
+
+/// Whether file ranges are in the page cache. Those of a track lie close together, so what is between them is checked too, in
+/// fewer system calls.
+fn are_cached(source: &SourceFile, ranges: &[(u64, u64)]) -> bool {
+    let total: u64 = ranges.iter().map(|(_, len)| len).sum();
+    let (Some(&(first, _)), Some(&(last, last_len))) = (ranges.first(), ranges.last()) else { return true };
+    let span = (last + last_len).saturating_sub(first);
+    let is_dense = ranges.is_sorted() && span <= total + total / 2;
+    if is_dense {
+        source.is_cached(first, span)
+    } else {
+        ranges.iter().all(|&(offset, len)| source.is_cached(offset, len))
     }
 }
 

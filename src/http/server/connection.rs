@@ -1,7 +1,7 @@
 //! A connection's socket, and the file ranges that the kernel sends through it (`sendfile`).
 //!
-//! hyper supports only bodies of bytes (hyperium/hyper#3026). So a body yields a placeholder as long as the file range and
-//! queues the range itself. When the placeholder is about to be written here, `sendfile` sends the range instead. The
+//! hyper supports only bodies of bytes (hyperium/hyper#3026). So a body yields a placeholder as long as some file ranges and
+//! queues the ranges themselves. When the placeholder is about to be written here, `sendfile` sends the ranges instead. The
 //! placeholder is zeros that are never read, so it costs only address space. HTTP/1 keeps the responses of a connection in
 //! order, and lengths are compared: a mismatch ends the connection and never sends wrong bytes.
 
@@ -27,7 +27,7 @@ use crate::engine::source::SourceFile;
 use crate::error::Code;
 use crate::service::accounts::random_bytes;
 
-/// Longest file range per placeholder, bytes.
+/// Longest file ranges per placeholder, together, bytes.
 pub const MAX_RANGE_BYTES: u64 = 2 << 20;
 
 /// How long a client may receive nothing before its connection is closed. A paused player reconnects.
@@ -40,28 +40,48 @@ const RATE_WINDOW: Duration = Duration::from_secs(120);
 
 static PLACEHOLDER: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; MAX_RANGE_BYTES as usize].into());
 
-/// A file range to be sent.
-pub struct FileRange {
-    pub source: Arc<SourceFile>,
-    pub offset: u64,
-    pub remaining: u64,
+/// Ranges of a file to be sent one after the other. CMAF has one for each sample or chunk.
+pub struct FileRanges {
+    source: Arc<SourceFile>,
+    /// Offset and length, none of them empty.
+    ranges: VecDeque<(u64, u64)>,
+    remaining: u64,
+}
+
+impl FileRanges {
+    /// From offsets and lengths.
+    pub fn new(source: Arc<SourceFile>, ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let ranges: VecDeque<(u64, u64)> = ranges.into_iter().filter(|&(_, len)| len > 0).collect();
+        Self { source, remaining: ranges.iter().map(|(_, len)| len).sum(), ranges }
+    }
+
+    /// Counts bytes of the first range as sent.
+    fn advance(&mut self, sent: u64) {
+        self.remaining -= sent;
+        if let Some((offset, len)) = self.ranges.front_mut() {
+            (*offset, *len) = (*offset + sent, *len - sent);
+            if *len == 0 {
+                self.ranges.pop_front();
+            }
+        }
+    }
 }
 
 /// File ranges that a connection has yet to send, in order.
-pub type FileRangeQueue = Arc<Mutex<VecDeque<FileRange>>>;
+pub type FileRangeQueue = Arc<Mutex<VecDeque<FileRanges>>>;
 
-/// A chunk of a body: bytes, or the placeholder for a file range.
+/// A chunk of a body: bytes, or the placeholder for file ranges.
 pub enum BodyChunk {
     Bytes(Bytes),
     Placeholder(usize),
 }
 
 impl BodyChunk {
-    /// Queues a file range of at most [`MAX_RANGE_BYTES`] and returns its placeholder.
-    pub fn queue_range(queue: &FileRangeQueue, range: FileRange) -> Self {
-        debug_assert!(range.remaining <= MAX_RANGE_BYTES, "a file range must not be longer than its placeholder");
-        let len = range.remaining as usize;
-        queue.lock().expect("the lock is not poisoned").push_back(range);
+    /// Queues file ranges of together at most [`MAX_RANGE_BYTES`] and returns their placeholder.
+    pub fn queue_ranges(queue: &FileRangeQueue, ranges: FileRanges) -> Self {
+        debug_assert!(ranges.remaining <= MAX_RANGE_BYTES, "file ranges must not be longer than their placeholder");
+        let len = ranges.remaining as usize;
+        queue.lock().expect("the lock is not poisoned").push_back(ranges);
         Self::Placeholder(len)
     }
 }
@@ -197,8 +217,7 @@ impl Connection {
         }
     }
 
-    /// Lets the socket hold back incomplete packets while more ranges follow: CMAF has one for every sample or chunk. The
-    /// kernel sends them after 200 ms in any case.
+    /// Lets the socket hold back incomplete packets while more ranges follow. The kernel sends them after 200 ms in any case.
     fn set_corked(&mut self, is_corked: bool) {
         if self.is_corked != is_corked {
             self.is_corked = is_corked;
@@ -207,25 +226,37 @@ impl Connection {
         }
     }
 
-    /// Sends more of the file range whose placeholder has `len` bytes left.
-    fn poll_range(&mut self, context: &mut Context<'_>, len: usize) -> Poll<io::Result<usize>> {
+    /// Sends more of the file ranges whose placeholder has `len` bytes left, as many as the socket takes. `has_more` means that
+    /// other chunks of the body follow.
+    fn poll_ranges(&mut self, context: &mut Context<'_>, len: usize, has_more: bool) -> Poll<io::Result<usize>> {
         let queue = self.file_ranges.clone();
-        let mut ranges = queue.lock().expect("the lock is not poisoned");
-        let Some(range) = ranges.front_mut().filter(|range| range.remaining == len as u64) else {
-            return Poll::Ready(Err(io::Error::other("a placeholder without its file range")));
+        let mut queue = queue.lock().expect("the lock is not poisoned");
+        let Some(queued) = queue.front_mut().filter(|queued| queued.remaining == len as u64) else {
+            return Poll::Ready(Err(io::Error::other("a placeholder without its file ranges")));
         };
-        let sent = ready!(self.poll_socket_write(context, |socket| {
-            let mut offset = range.offset;
-            Ok(rustix::fs::sendfile(socket, &range.source.file, Some(&mut offset), len)?)
-        }))?;
-        if sent == 0 {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")));
+        self.set_corked(has_more || queued.ranges.len() > 1);
+        let mut sent = 0;
+        while let Some(&(offset, range_len)) = queued.ranges.front() {
+            let written = self.poll_socket_write(context, |socket| {
+                let mut offset = offset;
+                Ok(rustix::fs::sendfile(socket, &queued.source.file, Some(&mut offset), range_len as usize)?)
+            });
+            match written {
+                Poll::Ready(Ok(0)) => {
+                    let message = "the file shrank while it was sent";
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, message)));
+                }
+                Poll::Ready(Ok(bytes)) => {
+                    sent += bytes;
+                    queued.advance(bytes as u64);
+                }
+                // What was sent counts first.
+                _ if sent > 0 => return Poll::Ready(Ok(sent)),
+                unsent => return unsent,
+            }
         }
-        range.offset += sent as u64;
-        range.remaining -= sent as u64;
-        if range.remaining == 0 {
-            ranges.pop_front();
-        }
+        queue.pop_front();
+        self.set_corked(has_more);
         Poll::Ready(Ok(sent))
     }
 }
@@ -258,10 +289,7 @@ impl hyper::rt::Write for Connection {
     ) -> Poll<io::Result<usize>> {
         let connection = self.get_mut();
         match slices.iter().position(is_placeholder) {
-            Some(0) => {
-                connection.set_corked(slices.len() > 1);
-                connection.poll_range(context, slices[0].len())
-            }
+            Some(0) => connection.poll_ranges(context, slices[0].len(), slices.len() > 1),
             Some(byte_slices) => {
                 connection.poll_socket_write(context, |socket| send(socket, &slices[..byte_slices], SendFlags::MORE))
             }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::connection::{BodyChunk, FileRange, FileRangeQueue, MAX_RANGE_BYTES};
+use super::connection::{BodyChunk, FileRangeQueue, FileRanges, MAX_RANGE_BYTES};
 use crate::engine::packager::{LazySegmentReader, SegmentPart};
 use crate::engine::source::SourceFile;
 use crate::error::Error;
@@ -107,9 +107,8 @@ impl LazySegmentStream {
     fn chunk_of(&self, part: SegmentPart, source: &Arc<SourceFile>) -> BodyChunk {
         match part {
             SegmentPart::Bytes(bytes) => BodyChunk::Bytes(bytes),
-            SegmentPart::FileRange { offset, len } => {
-                let range = FileRange { source: source.clone(), offset, remaining: len };
-                BodyChunk::queue_range(&self.file_ranges, range)
+            SegmentPart::FileRanges(ranges) => {
+                BodyChunk::queue_ranges(&self.file_ranges, FileRanges::new(source.clone(), ranges))
             }
         }
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::connection::{BodyChunk, FileRange, FileRangeQueue, MAX_RANGE_BYTES};
+use super::connection::{BodyChunk, FileRangeQueue, FileRanges, MAX_RANGE_BYTES};
 use super::lazy_segment::{LazySegmentBody, LazySegmentStream};
 use crate::engine::source::SourceFile;
 use crate::error::Error;
@@ -138,8 +138,8 @@ impl FileBody {
         *fetch = None;
         let (chunk, len) = match fetched.map_err(io::Error::other)? {
             FetchResult::Cached(len) => {
-                let range = FileRange { source: self.source.clone(), offset: self.offset, remaining: len };
-                (BodyChunk::queue_range(file_ranges, range), len)
+                let ranges = FileRanges::new(self.source.clone(), [(self.offset, len)]);
+                (BodyChunk::queue_ranges(file_ranges, ranges), len)
             }
             FetchResult::Bytes(bytes) => {
                 let len = bytes.len() as u64;

@@ -73,10 +73,23 @@ impl CmafSegment {
     }
 
     /// The range of the file (offset and length, at most `max`) that is next, if it is long enough for the kernel.
-    pub(in crate::engine::packager) fn long_file_range(&self, cursor: ExtentCursor, max: u64) -> Option<(u64, u64)> {
+    fn long_file_range(&self, cursor: ExtentCursor, max: u64) -> Option<(u64, u64)> {
         let rest = self.extents.get(cursor.index)?.part(cursor.skipped, u32::MAX);
         let (offset, len) = rest.file_range().filter(|&(_, len)| len >= MIN_KERNEL_RANGE_BYTES)?;
         Some((offset, u64::from(len).min(max)))
+    }
+
+    /// The ranges of the file that are next, each long enough for the kernel, with together at most `max` bytes.
+    pub(in crate::engine::packager) fn long_file_ranges(&self, mut cursor: ExtentCursor, max: u64) -> Vec<(u64, u64)> {
+        let (mut ranges, mut rest) = (Vec::new(), max);
+        while rest > 0
+            && let Some((offset, len)) = self.long_file_range(cursor, rest)
+        {
+            ranges.push((offset, len));
+            rest -= len;
+            self.skip(&mut cursor, len);
+        }
+        ranges
     }
 
     /// Moves past `count` bytes of the current extent.

@@ -52,12 +52,12 @@ impl WorkKind {
     }
 
     /// By bench row `backends` (`tests/bench/README.md`): GStreamer where its first segment and the first after a jump come no later,
-    /// and a whole film takes at most a tenth longer.
+    /// and a whole film takes at most a sixth longer.
     fn auto_choice(self) -> AutoChoice {
         let (uses_gstreamer, reason) = match self {
             Self::CopiedVideo => (false, "ffmpeg copies video in an eighth of the processor time"),
             Self::Video => (true, "GStreamer starts faster"),
-            Self::VideoWithSubtitles => (false, "ffmpeg burns subtitles in faster"),
+            Self::VideoWithSubtitles => (false, "ffmpeg burns subtitles in with less processor time"),
             Self::AudioOnly => (true, "GStreamer is faster"),
         };
         AutoChoice { uses_gstreamer, reason }

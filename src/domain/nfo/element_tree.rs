@@ -9,6 +9,7 @@ use super::NfoError;
 use super::element::Element;
 use super::fields::kind_of;
 use crate::domain::m3u::parse::clean_text;
+use crate::domain::xmltv::parse::referenced_char;
 
 /// Deepest element. Kodi's schema has five levels.
 const MAX_DEPTH: usize = 16;
@@ -32,7 +33,7 @@ const MAX_REASON_CHARS: usize = 200;
 /// The root elements of a text. Text after the last of them, such as an address, is skipped.
 ///
 /// # Errors
-/// `Broken`, also for text that exceeds a limit, for a document type declaration, and if the last element has no end.
+/// `Broken`: malformed XML, a missing end tag, a document type declaration, or more than a limit allows.
 pub(super) fn parse(text: &str) -> Result<Vec<Element>, NfoError> {
     let mut reader = Reader::from_str(text);
     // Some writers do not escape the `&` of titles and addresses.
@@ -127,18 +128,9 @@ impl ElementTree {
         element.text.push_str(&text[..text.floor_char_boundary(room)]);
     }
 
-    /// Appends a character given by number or by one of XML's five entity names. Other references stay as written.
+    /// Appends the character of a reference. Unknown references stay as written.
     fn append_reference(&mut self, reference: &BytesRef<'_>) {
-        let character = match &**reference {
-            b"amp" => Some('&'),
-            b"lt" => Some('<'),
-            b"gt" => Some('>'),
-            b"quot" => Some('"'),
-            b"apos" => Some('\''),
-            b"nbsp" => Some(' '),
-            _ => reference.resolve_char_ref().ok().flatten(),
-        };
-        match character {
+        match referenced_char(reference) {
             Some(character) => self.append(character.encode_utf8(&mut [0; 4])),
             None => self.append(&format!("&{};", String::from_utf8_lossy(reference))),
         }

@@ -322,21 +322,12 @@ impl GuideParser {
         }
     }
 
-    /// Appends a character given by number or by one of XML's five entity names. Other references stay as written.
+    /// Appends the character of a reference. Unknown references stay as written.
     fn append_reference(&mut self, name: &BytesRef<'_>) {
         if self.open_field.is_none() || self.field_text.len() >= MAX_DESCRIPTION_CHARS * 4 {
             return;
         }
-        let character = match &**name {
-            b"amp" => Some('&'),
-            b"lt" => Some('<'),
-            b"gt" => Some('>'),
-            b"quot" => Some('"'),
-            b"apos" => Some('\''),
-            b"nbsp" => Some(' '),
-            _ => name.resolve_char_ref().ok().flatten(),
-        };
-        match character {
+        match referenced_char(name) {
             Some(c) => self.field_text.push(c),
             None => {
                 self.field_text.push('&');
@@ -344,6 +335,19 @@ impl GuideParser {
                 self.field_text.push(';');
             }
         }
+    }
+}
+
+/// The character given by number, by one of XML's five entity names, or by HTML's `nbsp`; None for other references.
+pub fn referenced_char(reference: &BytesRef<'_>) -> Option<char> {
+    match &**reference {
+        b"amp" => Some('&'),
+        b"lt" => Some('<'),
+        b"gt" => Some('>'),
+        b"quot" => Some('"'),
+        b"apos" => Some('\''),
+        b"nbsp" => Some(' '),
+        _ => reference.resolve_char_ref().ok().flatten(),
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) const RADARR_MOVIE: &str = concat!(
     "https://www.example.com/movie/77?language=de&source=radarr"
 );
 
-/// Sonarr's, for a file with two episodes.
+/// By Sonarr, of a file with two episodes.
 pub(super) const SONARR_EPISODES: &str = r#"<?xml version="1.0" encoding="utf-8" standalone="yes"?>
 <episodedetails>
   <title>Fog, Part 1</title>

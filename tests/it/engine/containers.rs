@@ -170,9 +170,11 @@ async fn program_streams_with_few_timestamps_show_the_frames_of_ffmpeg() {
     }
 }
 
+/// Without `HEARTHCAST_ALL_FILMS` every other film is encoded.
 #[tokio::test]
 async fn audio_and_video_stay_in_sync() {
-    for (name, container, video_args, other_args) in FILMS.into_iter().chain(PROGRAM_STREAMS).chain(REORDERED) {
+    let films = FILMS.into_iter().chain(PROGRAM_STREAMS).chain(REORDERED);
+    for (name, container, video_args, other_args) in films.step_by(media::film_step(2)) {
         let mut bench = Bench::of_new_film(name, container, 5, &format!("{video_args} {other_args}"));
         set_profile(&mut bench, video_args);
         encode::check_sync(&bench.with_gstreamer(), 0.03).await;

@@ -29,6 +29,11 @@ pub fn flash_and_beep(path: &Path, seconds: u32, encoder_args: &str) {
     );
 }
 
+/// The step through a list of films: `usual`, or 1 with `HEARTHCAST_ALL_FILMS`.
+pub fn film_step(usual: usize) -> usize {
+    if std::env::var_os("HEARTHCAST_ALL_FILMS").is_some() { 1 } else { usual }
+}
+
 /// Runs `ffmpeg … path`. Source filters, which may contain spaces or quotes, must be separate arguments. Files made from source
 /// filters alone are cached.
 pub fn run_ffmpeg(path: &Path, args: &[&str]) {

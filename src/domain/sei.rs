@@ -24,6 +24,17 @@ pub fn read_messages(unit: &[u8], header_bytes: NonZeroUsize, mut read: impl FnM
     }
 }
 
+/// Whether a NAL unit of messages of H.264 says that decoding may begin with its picture: a recovery point whose
+/// `recovery_frame_cnt`, an Exp-Golomb number, is 0 (ITU-T H.264 sections D.1.8 and D.2.8). With gradual refresh it is more.
+pub fn has_recovery_point(unit: &[u8]) -> bool {
+    const RECOVERY_POINT: u32 = 6;
+    let mut is_found = false;
+    read_messages(unit, NonZeroUsize::MIN, |kind, content| {
+        is_found |= kind == RECOVERY_POINT && content.first().is_some_and(|first| first & 0x80 != 0);
+    });
+    is_found
+}
+
 fn read_message<'a>(bytes: &mut ByteCursor<'a>) -> Result<(u32, &'a [u8]), Truncated> {
     let kind = read_number(bytes)?;
     let size = read_number(bytes)?;
@@ -59,6 +70,14 @@ mod tests {
         let unit = [6, 4, 3, 0, 0, 3, 1, 255, 2, 1, 9, 0x80];
         assert_eq!(messages(&unit, 1), [(4, vec![0, 0, 1]), (257, vec![9])]);
         assert_eq!(messages(&[0x4e, 1, 4, 1, 7, 0x80], 2), [(4, vec![7])]);
+    }
+
+    #[test]
+    fn recovery_points_without_gradual_refresh_are_found() {
+        // After a timing message.
+        assert!(has_recovery_point(&[6, 1, 1, 0x55, 6, 1, 0x84, 0x80]));
+        assert!(!has_recovery_point(&[6, 6, 1, 0x44, 0x80]));
+        assert!(!has_recovery_point(&[6, 5, 1, 0x84, 0x80]) && !has_recovery_point(&[6, 6, 0, 0x80]));
     }
 
     #[test]

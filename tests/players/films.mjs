@@ -12,7 +12,7 @@ import { ffmpeg, gstreamer, hlsdemux2, mpv, vlc } from "./players.mjs";
 import { startDemo } from "./program.mjs";
 import { watch } from "./watch.mjs";
 
-const FILM_SECONDS = 24;
+const FILM_SECONDS = 36;
 const SEEN_SECONDS = 6;
 
 const H264 = "-c:v libx264 -preset ultrafast -g 50 -bf 2 -pix_fmt yuv420p";
@@ -23,6 +23,7 @@ const FILMS = [
   ["h264", "aac", "mp4", `${H264} -c:a aac`],
   ["h264", "aac 5.1", "mkv", `${H264} -c:a aac -ac 6`],
   ["h264 10-bit", "aac", "mkv", "-c:v libx264 -preset ultrafast -g 50 -bf 2 -pix_fmt yuv420p10le -c:a aac"],
+  ["h264 open", "aac", "mkv", "-c:v libx264 -preset veryfast -bf 3 -x264-params keyint=50:scenecut=0:open-gop=1 -pix_fmt yuv420p -c:a aac"],
   ["hevc 10-bit", "eac3 5.1", "mkv", `${HEVC} -c:a eac3 -ac 6`],
   ["hevc 10-bit", "aac", "mp4", `${HEVC} -c:a aac`],
   ["av1", "opus", "mkv", "-c:v libsvtav1 -preset 12 -g 50 -pix_fmt yuv420p -c:a libopus"],
@@ -34,8 +35,8 @@ const FILMS = [
   ["h264", "mp3", "mkv", `${H264} -c:a libmp3lame`],
 ];
 
-const BROWSER = { player: null, video: ["h264", "av1", "vp9"], audio: ["aac", "opus", "flac"] };
-const EVERY_VIDEO = ["h264", "h264 10-bit", "hevc 10-bit", "av1", "vp9"];
+const BROWSER = { player: null, video: ["h264", "h264 open", "av1", "vp9"], audio: ["aac", "opus", "flac"] };
+const EVERY_VIDEO = ["h264", "h264 open", "h264 10-bit", "hevc 10-bit", "av1", "vp9"];
 const EVERY_AUDIO = ["aac", "opus", "flac", "ac3", "eac3", "dts", "alac", "mp3"];
 const SOFTWARE = { video: EVERY_VIDEO, audio: EVERY_AUDIO };
 

@@ -1,9 +1,9 @@
 //! Whether a segment may begin with a frame, by the first bytes of the frame itself.
 //!
-//! H.264 is cut at IDR pictures only, because hls.js fails at recovery points in transport streams. HEVC is cut at every
-//! intra random access point (ITU-T H.265 section 7.4.2.2), AV1 and VP9 at shown keyframes.
+//! H.264 is cut at IDR pictures and, except in transport streams, at recovery points. HEVC is cut at every intra random access
+//! point (ITU-T H.265 section 7.4.2.2), AV1 and VP9 at shown keyframes.
 
-use super::nal;
+use super::{RecoveryPoints, nal};
 use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::{ByteCursor, ReadAt, Truncated};
 
@@ -16,6 +16,7 @@ pub(super) enum FrameSyntax {
     /// With NAL units after length fields of this many bytes, or after start codes (0).
     Avc {
         length_size: u8,
+        recovery_points: RecoveryPoints,
     },
     Hevc {
         length_size: u8,
@@ -36,8 +37,8 @@ pub(super) enum FrameKind {
 
 impl FrameSyntax {
     /// From an `avcC` record.
-    pub(super) fn of_avc(record: &[u8]) -> Result<Self, Truncated> {
-        Ok(Self::Avc { length_size: (record.get(4).ok_or(Truncated)? & 3) + 1 })
+    pub(super) fn of_avc(record: &[u8], recovery_points: RecoveryPoints) -> Result<Self, Truncated> {
+        Ok(Self::Avc { length_size: (record.get(4).ok_or(Truncated)? & 3) + 1, recovery_points })
     }
 
     /// From a `hvcC` record (ISO/IEC 14496-15 section 8.3.3.1).
@@ -48,14 +49,16 @@ impl FrameSyntax {
     /// Why a stream is refused that does not begin with a keyframe.
     pub(super) fn missing_keyframe(self) -> ContainerError {
         ContainerError::Uncuttable(match self {
-            Self::Avc { .. } => "the video does not begin with an IDR picture",
+            Self::Avc { recovery_points: RecoveryPoints::Refused, .. } => {
+                "the video does not begin with an IDR picture"
+            }
             _ => "the video does not begin with a keyframe",
         })
     }
 
     /// Whether keyframes of both kinds occur.
     pub(super) fn has_open_keyframes(self) -> bool {
-        matches!(self, Self::Hevc { .. })
+        matches!(self, Self::Hevc { .. } | Self::Avc { recovery_points: RecoveryPoints::Accepted, .. })
     }
 
     /// The kind of a frame.
@@ -64,9 +67,12 @@ impl FrameSyntax {
     /// The file ends before the frame's first slice.
     pub(super) fn frame_kind(self, frame: &(impl ReadAt + ?Sized)) -> Result<FrameKind, Truncated> {
         match self {
-            Self::Avc { length_size: 0 } => nal::first_avc_slice(frame),
-            Self::Avc { length_size } => nal::first_slice(frame, length_size, nal::avc_slice_kind),
-            Self::Hevc { length_size } => nal::first_slice(frame, length_size, nal::hevc_slice_kind),
+            Self::Avc { length_size: 0, recovery_points } => nal::avc_picture_kind(frame, recovery_points),
+            Self::Avc { length_size, recovery_points } => {
+                let mut units = nal::AvcUnits::new(recovery_points);
+                nal::picture_kind(frame, length_size, |unit| units.picture_kind(unit))
+            }
+            Self::Hevc { length_size } => nal::picture_kind(frame, length_size, nal::hevc_picture_kind),
             Self::Av1 => av1_frame_kind(frame),
             Self::Vp9 => vp9_frame_kind(frame),
         }
@@ -176,7 +182,8 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60), length_size in 0u8..5) {
             let length = length_size.max(1);
-            for syntax in [FrameSyntax::Avc { length_size }, FrameSyntax::Hevc { length_size: length }, FrameSyntax::Av1, FrameSyntax::Vp9] {
+            let recovery_points = RecoveryPoints::Accepted;
+            for syntax in [FrameSyntax::Avc { length_size, recovery_points }, FrameSyntax::Hevc { length_size: length }, FrameSyntax::Av1, FrameSyntax::Vp9] {
                 let _ = syntax.frame_kind(&bytes[..]);
             }
         }

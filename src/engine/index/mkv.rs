@@ -1,7 +1,7 @@
 //! Keyframe candidates of a Matroska track, by its cues.
 
 use super::frame_kind::FrameSyntax;
-use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
+use super::{Candidate, CandidateTable, MAX_KEYFRAMES, RecoveryPoints};
 use crate::domain::time::Ticks;
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::matroska::{Block, ClusterLayout, Cue, TrackEntry};
@@ -14,10 +14,10 @@ const MAX_CUE_ELEMENTS: usize = 4_000;
 const MAX_TAIL_ELEMENTS: usize = 40_000;
 
 /// How the track's frames are recognized. H.264 without a decoder configuration has start codes (seen in real files).
-fn frame_syntax(track: &TrackEntry) -> Result<FrameSyntax, ContainerError> {
+fn frame_syntax(track: &TrackEntry, recovery_points: RecoveryPoints) -> Result<FrameSyntax, ContainerError> {
     Ok(match (&*track.codec, track.codec_private.first()) {
-        (b"V_MPEG4/ISO/AVC", Some(1)) => FrameSyntax::of_avc(&track.codec_private)?,
-        (b"V_MPEG4/ISO/AVC", _) => FrameSyntax::Avc { length_size: 0 },
+        (b"V_MPEG4/ISO/AVC", Some(1)) => FrameSyntax::of_avc(&track.codec_private, recovery_points)?,
+        (b"V_MPEG4/ISO/AVC", _) => FrameSyntax::Avc { length_size: 0, recovery_points },
         (b"V_MPEGH/ISO/HEVC", _) => FrameSyntax::of_hevc(&track.codec_private)?,
         (b"V_AV1", _) => FrameSyntax::Av1,
         (b"V_VP9", _) => FrameSyntax::Vp9,
@@ -31,8 +31,9 @@ pub(super) fn candidate_table(
     layout: ClusterLayout,
     track: &TrackEntry,
     cues: &[Cue],
+    recovery_points: RecoveryPoints,
 ) -> Result<CandidateTable, ContainerError> {
-    let syntax = frame_syntax(track)?;
+    let syntax = frame_syntax(track, recovery_points)?;
     let video_blocks = VideoBlocks { file, layout, track: track.number };
     let mut candidates = Vec::new();
     for (number, cue) in cues.iter().enumerate() {

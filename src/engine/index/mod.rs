@@ -1,7 +1,8 @@
-//! The keyframe index: where copied video may be cut (`frame_kind`), in H.264 at IDR pictures only.
+//! The keyframe index: where copied video may be cut (`frame_kind`).
 //!
-//! A container's own mark is not enough: `stss`, Matroska's cues and ffmpeg's K flag also mark recovery points, and a
-//! segment that begins with one is fatal in hls.js (measured). So the first bytes of every candidate are checked. Our own small
+//! A container's own mark is not enough: `stss`, Matroska's cues and ffmpeg's K flag also mark recovery points, and in a
+//! transport stream a segment that begins with one is fatal in hls.js (measured). So the first bytes of every candidate are
+//! checked. Our own small
 //! readers read MP4 and Matroska tables, because the crates hang on damaged files or lack fragments (measured);
 //! everything else takes one bounded pass of ffmpeg.
 
@@ -16,6 +17,7 @@ use super::container::mp4::{Mp4File, Mp4Track, Sample};
 use super::source::SourceFile;
 use crate::domain::cmaf::from_ts::VideoCodec;
 use crate::domain::media::{Container, Media};
+use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::Ticks;
 use frame_kind::{FrameKind, FrameSyntax};
 
@@ -37,8 +39,22 @@ const CHECK_TIME_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of keyframes of one file: a day of all-intra video at 12 per second.
 const MAX_KEYFRAMES: usize = 1 << 20;
 
-/// The times at which a video may be cut, in source time: IDR pictures of H.264, random access points of HEVC, keyframes of
-/// AV1 and VP9.
+/// Whether H.264 is cut at recovery points too, as in the open groups of pictures of broadcasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoveryPoints {
+    Accepted,
+    /// hls.js fails at them in transport streams (measured).
+    Refused,
+}
+
+impl From<SegmentFormat> for RecoveryPoints {
+    fn from(format: SegmentFormat) -> Self {
+        if format == SegmentFormat::Fmp4 { Self::Accepted } else { Self::Refused }
+    }
+}
+
+/// The times at which a video may be cut, in source time: IDR pictures and, if accepted, recovery points of H.264, random access
+/// points of HEVC, keyframes of AV1 and VP9.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyframeIndex {
     /// Ascending; the first is the first frame of the stream.
@@ -81,7 +97,12 @@ struct CandidateTable {
 ///
 /// # Errors
 /// Why this stream cannot be copied into segments; the caller then encodes.
-pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<KeyframeIndex, RunError> {
+pub async fn build_index(
+    source: &Arc<SourceFile>,
+    media: &Media,
+    stream: u32,
+    recovery_points: RecoveryPoints,
+) -> Result<KeyframeIndex, RunError> {
     let codec = media.stream(stream).map_or("no video", |stream| stream.codec.as_str());
     let codec = match codec {
         "h264" => VideoCodec::H264,
@@ -95,11 +116,12 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
             let file = source.clone();
             let result = tokio::task::spawn_blocking(move || {
                 if container == Container::Mp4 {
-                    index_mp4_track(&*file, start, &Mp4File::read(&*file)?.read_track(stream)?)
+                    index_mp4_track(&*file, start, &Mp4File::read(&*file)?.read_track(stream)?, recovery_points)
                 } else {
                     let header = MatroskaFile::read(&*file)?;
                     let track = header.read_track(stream)?;
-                    index_matroska_track(&*file, start, header.layout, &track, &header.read_cues(track.number)?)
+                    let cues = header.read_cues(track.number)?;
+                    index_matroska_track(&*file, start, header.layout, &track, &cues, recovery_points)
                 }
             });
             match result.await.map_err(|cause| RunError::Internal(cause.to_string()))? {
@@ -110,7 +132,7 @@ pub async fn build_index(source: &Arc<SourceFile>, media: &Media, stream: u32) -
                 }
             }
         }
-        pass::scan_keyframes(source, media, stream, codec).await
+        pass::scan_keyframes(source, media, stream, codec, recovery_points).await
     };
     let built = tokio::time::timeout(INDEX_TIMEOUT, build).await;
     built.map_err(|_| cannot_copy("finding its keyframes took longer than 5 s".into()))?
@@ -185,8 +207,9 @@ pub(super) fn index_mp4_track(
     file: &(impl ReadAt + ?Sized),
     start: Ticks,
     track: &Mp4Track,
+    recovery_points: RecoveryPoints,
 ) -> Result<(KeyframeIndex, Vec<Candidate>), ContainerError> {
-    keep_keyframes(file, start, mp4::candidate_table(track)?)
+    keep_keyframes(file, start, mp4::candidate_table(track, recovery_points)?)
 }
 
 /// The keyframe index of a Matroska track by its cues, and the cue and block of every keyframe.
@@ -196,8 +219,9 @@ pub(super) fn index_matroska_track(
     layout: ClusterLayout,
     track: &matroska::TrackEntry,
     cues: &[Cue],
+    recovery_points: RecoveryPoints,
 ) -> Result<(KeyframeIndex, Vec<Candidate>), ContainerError> {
-    keep_keyframes(file, start, mkv::candidate_table(file, layout, track, cues)?)
+    keep_keyframes(file, start, mkv::candidate_table(file, layout, track, cues, recovery_points)?)
 }
 
 /// Keeps the candidates with which a segment may begin.

@@ -1,7 +1,7 @@
 //! Keyframe candidates of an mp4 track.
 
 use super::frame_kind::FrameSyntax;
-use super::{Candidate, CandidateTable, MAX_KEYFRAMES};
+use super::{Candidate, CandidateTable, MAX_KEYFRAMES, RecoveryPoints};
 use crate::domain::time::Ticks;
 use crate::engine::container::mp4::{Mp4Track, SampleDescription};
 use crate::engine::container::{ContainerError, refuse_if};
@@ -10,9 +10,9 @@ use crate::engine::container::{ContainerError, refuse_if};
 ///
 /// # Errors
 /// The codec is not supported, or its configuration is missing.
-fn frame_syntax(track: &Mp4Track) -> Result<FrameSyntax, ContainerError> {
+fn frame_syntax(track: &Mp4Track, recovery_points: RecoveryPoints) -> Result<FrameSyntax, ContainerError> {
     Ok(match &track.description {
-        SampleDescription::Avc(record) => FrameSyntax::of_avc(record)?,
+        SampleDescription::Avc(record) => FrameSyntax::of_avc(record, recovery_points)?,
         SampleDescription::Hevc(record) => FrameSyntax::of_hevc(record)?,
         SampleDescription::Other([b'a', b'v', b'0', b'1']) => FrameSyntax::Av1,
         SampleDescription::Other([b'v', b'p', b'0', b'9']) => FrameSyntax::Vp9,
@@ -21,8 +21,11 @@ fn frame_syntax(track: &Mp4Track) -> Result<FrameSyntax, ContainerError> {
 }
 
 /// The candidates of a track by its tables.
-pub(super) fn candidate_table(track: &Mp4Track) -> Result<CandidateTable, ContainerError> {
-    let syntax = frame_syntax(track)?;
+pub(super) fn candidate_table(
+    track: &Mp4Track,
+    recovery_points: RecoveryPoints,
+) -> Result<CandidateTable, ContainerError> {
+    let syntax = frame_syntax(track, recovery_points)?;
     let (first_time, is_sync) =
         track.sample_span.first_presented.ok_or(ContainerError::Uncuttable("there are no frames"))?;
     if track.timing.presentation_ticks(first_time) < track.timing.edit_start() - Ticks::from_ms(50) {

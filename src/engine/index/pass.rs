@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt;
 
 use super::frame_kind::FrameKind;
 use super::nal;
-use super::{KeyframeIndex, MAX_KEYFRAMES, cannot_copy};
+use super::{KeyframeIndex, MAX_KEYFRAMES, RecoveryPoints, cannot_copy};
 use crate::domain::cmaf::from_ts::VideoCodec;
 use crate::domain::media::Media;
 use crate::domain::mpegts::packet::{PACKET_LEN, Packet, PacketReader};
@@ -29,6 +29,7 @@ pub(super) async fn scan_keyframes(
     media: &Media,
     stream: u32,
     codec: VideoCodec,
+    recovery_points: RecoveryPoints,
 ) -> Result<KeyframeIndex> {
     let program = ffmpeg::find_program().ok_or_else(|| cannot_copy("ffmpeg is not installed".into()))?;
     let input = ItemInput::open(source, &media.clock_pieces, 0.0).await;
@@ -36,7 +37,7 @@ pub(super) async fn scan_keyframes(
     let arguments = args::video_copy_arguments(media, stream, &source.proc_path(), input.pipe.as_ref());
     let child = spawn(&program, arguments, vec![input.file], ChildLimits::PROBE).await;
     let mut child = child.map_err(|cause| RunError::Internal(format!("ffmpeg could not be started: {cause}")))?;
-    let (mut packets, mut scanner) = (PacketReader::default(), KeyframeScanner::new(media, codec));
+    let (mut packets, mut scanner) = (PacketReader::default(), KeyframeScanner::new(media, codec, recovery_points));
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let count = child.stdout.read(&mut bytes).await.map_err(|cause| RunError::Internal(cause.to_string()))?;
@@ -58,6 +59,7 @@ pub(super) async fn scan_keyframes(
 /// Collects the keyframes of a transport stream.
 struct KeyframeScanner {
     codec: VideoCodec,
+    recovery_points: RecoveryPoints,
     keyframes: Vec<Ticks>,
     /// A keyframe whose first slice has not arrived yet: its time and its bytes so far.
     pending: Option<(Ticks, Vec<u8>)>,
@@ -73,11 +75,12 @@ struct KeyframeScanner {
 }
 
 impl KeyframeScanner {
-    fn new(media: &Media, codec: VideoCodec) -> Self {
+    fn new(media: &Media, codec: VideoCodec, recovery_points: RecoveryPoints) -> Self {
         let rate = media.video_streams().find_map(|(_, video)| video.frame_rate);
         let frame_duration = rate.map_or(Ticks::from_ms(40), |rate| rate.frame_start(1));
         Self {
             codec,
+            recovery_points,
             keyframes: Vec::new(),
             pending: None,
             starts_with_keyframe: None,
@@ -120,11 +123,12 @@ impl KeyframeScanner {
         }
         let Some((time, head)) = &mut self.pending else { return };
         head.extend_from_slice(payload);
-        let slice_kind = match self.codec {
-            VideoCodec::H264 => nal::avc_slice_kind,
-            VideoCodec::Hevc => nal::hevc_slice_kind,
-        };
-        match nal::first_slice_in_stream(head, slice_kind) {
+        let mut units = nal::AvcUnits::new(self.recovery_points);
+        let kind = nal::picture_kind_in_stream(head, |unit| match self.codec {
+            VideoCodec::H264 => units.picture_kind(unit),
+            VideoCodec::Hevc => nal::hevc_picture_kind(unit),
+        });
+        match kind {
             Some(kind) => {
                 if kind != FrameKind::Dependent {
                     self.keyframes.push(*time);

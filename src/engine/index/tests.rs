@@ -8,11 +8,11 @@ use crate::engine::damaged_films::{SeededRandom, damage, make_film};
 fn mkv_table(bytes: &[u8]) -> Result<CandidateTable, ContainerError> {
     let film = MatroskaFile::read(bytes)?;
     let track = film.read_track(0)?;
-    mkv::candidate_table(bytes, film.layout, &track, &film.read_cues(track.number)?)
+    mkv::candidate_table(bytes, film.layout, &track, &film.read_cues(track.number)?, RecoveryPoints::Accepted)
 }
 
 fn mp4_table(bytes: &[u8]) -> Result<CandidateTable, ContainerError> {
-    mp4::candidate_table(&Mp4File::read(bytes)?.read_track(0)?)
+    mp4::candidate_table(&Mp4File::read(bytes)?.read_track(0)?, RecoveryPoints::Accepted)
 }
 
 #[test]

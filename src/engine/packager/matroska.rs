@@ -15,7 +15,7 @@ use crate::engine::RunError;
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::matroska::{self, Block, ClusterLayout, split_lacing};
 use crate::engine::container::{ContainerError, refuse_if};
-use crate::engine::index::{self, KeyframeIndex};
+use crate::engine::index::{self, KeyframeIndex, RecoveryPoints};
 
 /// Maximum number of elements visited for one segment: 30 s of a film with a dozen tracks is under 20,000.
 const MAX_ELEMENTS: usize = 400_000;
@@ -83,7 +83,8 @@ impl MatroskaTracks {
         let frame_nanos =
             track.frame_nanos.ok_or(ContainerError::Unsupported("the video does not state its frame duration"))?;
         let cues = header.read_cues(track.number)?;
-        let (index, keyframes) = index::index_matroska_track(file, start, layout, &track, &cues)?;
+        let (index, keyframes) =
+            index::index_matroska_track(file, start, layout, &track, &cues, RecoveryPoints::Refused)?;
         let cue_numbers: Vec<u32> = keyframes.iter().map(|keyframe| keyframe.number).collect();
         refuse_if(!cue_numbers.is_sorted(), ContainerError::Unsupported("keyframes are out of order"))?;
         let cluster_of = |&number: &u32| cues.get(number as usize).map(|cue| cue.cluster);

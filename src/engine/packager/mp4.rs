@@ -12,7 +12,7 @@ use crate::engine::RunError;
 use crate::engine::container::bytes::ReadAt;
 use crate::engine::container::mp4::{Mp4Track, Sample, SampleDescription};
 use crate::engine::container::{ContainerError, refuse_if};
-use crate::engine::index::{self, KeyframeIndex};
+use crate::engine::index::{self, KeyframeIndex, RecoveryPoints};
 
 /// The video track and its keyframes.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Mp4Video {
             return Err(ContainerError::Unsupported("the video is not H.264"));
         };
         let avc = AvcConfig::parse(record)?;
-        let (index, keyframes) = index::index_mp4_track(file, start, &track)?;
+        let (index, keyframes) = index::index_mp4_track(file, start, &track, RecoveryPoints::Refused)?;
         check_edit_start(&track)?;
         let timing = &track.timing;
         if timing.edit_end().is_some_and(|end| timing.presentation_ticks(track.sample_span.latest) >= end) {

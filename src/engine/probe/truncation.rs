@@ -9,7 +9,7 @@ use crate::domain::media::{Container, Media};
 use crate::domain::time::round_to_ms;
 use crate::engine::clock::{self, PlayedLinks};
 use crate::engine::container::mp4::boxes::{FileBox, top_level};
-use crate::engine::index;
+use crate::engine::index::{self, RecoveryPoints};
 use crate::engine::source::SourceFile;
 
 /// The warning for a file whose duration is unknown.
@@ -67,7 +67,10 @@ async fn with_truncated_duration(source: &Arc<SourceFile>, mut media: Media, pre
     let stated_seconds = media.duration_seconds;
     let measured = match media.container {
         Container::Mp4 => match media.video_streams().next().map(|(stream, _)| stream.index) {
-            Some(stream) => index::build_index(source, &media, stream).await.ok().map(|index| index.end.as_seconds()),
+            Some(stream) => index::build_index(source, &media, stream, RecoveryPoints::Accepted)
+                .await
+                .ok()
+                .map(|index| index.end.as_seconds()),
             None => None,
         },
         _ => read_blocking(source, |file| matroska::last_timestamp(file, None)).await.flatten(),

@@ -35,7 +35,7 @@ mod video_encode;
 
 pub use audio_groups::SessionAudio;
 pub use audio_tracks::AudioTrack;
-use cmaf::plan_cmaf;
+use cmaf::{plan_cmaf, prefer_copy_in_cmaf};
 pub use ladder::Rung;
 use muxed::plan_muxed;
 use rendition::{PlannedRendition, Policy};
@@ -224,6 +224,7 @@ impl SessionPlan {
 }
 
 /// An open item, and what is done with its tracks.
+#[derive(Clone)]
 struct DecidedItem {
     source: Arc<SourceFile>,
     media: Arc<Media>,
@@ -268,12 +269,13 @@ pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Resu
     let duration_seconds =
         media.duration_seconds.filter(|duration| *duration > 0.0).or_else(|| estimate_duration(&source, &media));
     let policy = session_policy(&media, tracks.audio, &request, sidecar);
-    let cmaf = plan_cmaf(service, &request, &source, &media, duration_seconds, policy.clone()).await?;
+    let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
+    let cmaf = plan_cmaf(service, &request, &item, policy.clone()).await?;
     let renditions = match cmaf {
         Some(renditions) => renditions,
         None => {
-            let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
-            match plan_muxed(service, &request, item, policy, &mut reasons).await {
+            let muxed = plan_muxed(service, &request, item.clone(), policy.clone(), &mut reasons).await;
+            match prefer_copy_in_cmaf(service, &request, &item, policy, muxed).await {
                 // Only subtitles need the encoder: direct play with the subtitle's address is better than an error.
                 Err(fault)
                     if fault.code == Code::TranscoderUnavailable

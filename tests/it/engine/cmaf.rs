@@ -188,6 +188,7 @@ impl CmafFilm {
 const ALL_AUDIO: &str = "-map 0:v -map 1:a -map 1:a -map 1:a -map 1:a -map 1:a -map 1:a -map 1:a -map 1:a -strict -2 \
     -c:a:0 aac -c:a:1 ac3 -c:a:2 eac3 -c:a:3 libopus -c:a:4 flac -c:a:5 alac -c:a:6 dca -c:a:7 libmp3lame -b:a:6 1411k";
 const H264: &str = "-c:v libx264 -preset ultrafast -bf 3 -x264-params keyint=37:scenecut=0:b-pyramid=2";
+const OPEN_H264: &str = "-c:v libx264 -preset veryfast -bf 3 -x264-params keyint=25:scenecut=0:open-gop=1";
 const HEVC: &str = "-c:v libx265 -preset ultrafast -x265-params log-level=none:bframes=3:keyint=25:min-keyint=25";
 const VP9: &str = "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 30 -auto-alt-ref 1 -lag-in-frames 10";
 const AV1: &str = "-c:v libaom-av1 -usage realtime -cpu-used 8 -g 30";
@@ -198,6 +199,8 @@ async fn packets_are_those_of_the_source_for_every_codec() {
     for (name, encoder_args, track_count, is_closed) in [
         ("all.mkv", format!("{H264} {ALL_AUDIO}"), 9, true),
         ("all.mp4", format!("{HEVC}:open-gop=1 -tag:v hvc1 {ALL_AUDIO}"), 9, false),
+        ("recovery-points.mkv", format!("{OPEN_H264} -an"), 1, false),
+        ("recovery-points.mp4", format!("{OPEN_H264} -c:a aac"), 2, false),
         ("live.mkv", format!("{H264} -c:a aac -live 1"), 2, true),
         ("closed.mkv", format!("{HEVC}:open-gop=0 -c:a aac -ar 44100"), 2, true),
         ("open.mkv", format!("{HEVC}:open-gop=1 -an"), 1, false),

@@ -8,11 +8,12 @@ use hearthcast::domain::cmaf::Color;
 use hearthcast::domain::cmaf::init_reader::{InitDescription, split_init};
 use hearthcast::domain::segment_format::SegmentFormat;
 use hearthcast::engine::cmaf_converter::CmafConverter;
-use hearthcast::engine::index::build_index;
+use hearthcast::engine::index::{RecoveryPoints, build_index};
 
 const BASE_SECONDS: f64 = 3600.0;
 
 const H264: &str = "-c:v libx264 -preset ultrafast -bf 3 -x264-params keyint=37:scenecut=0:b-pyramid=2";
+const OPEN_H264: &str = "-c:v libx264 -preset veryfast -bf 3 -x264-params keyint=25:scenecut=0:open-gop=1";
 const HEVC: &str = "-c:v libx265 -preset ultrafast -x265-params log-level=none:bframes=3:keyint=25:min-keyint=25";
 const HDR: &str = "colorprim=bt2020:transfer=smpte2084:colormatrix=bt2020nc:hdr10=1:max-cll=1000,400:\
     master-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)";
@@ -67,7 +68,7 @@ async fn open_film(name: &str, encoder_args: &str) -> Bench {
     let path = folder.path().join(name);
     media::flash_and_beep(&path, 6, encoder_args);
     let mut bench = Bench::of_file(folder, &path, Container::MpegTs, FPS25, 6.0);
-    let index = build_index(&bench.source, &bench.media, 0).await.unwrap();
+    let index = build_index(&bench.source, &bench.media, 0, RecoveryPoints::Accepted).await.unwrap();
     let end = bench.media.duration_seconds.unwrap().max(index.end.as_seconds());
     bench.grid = Arc::new(Grid::from_keyframes(&index.keyframes[1..], 1.0, end));
     assert!(index.has_one_description && bench.grid.len() >= 4, "{name}: {:?}", bench.grid);
@@ -112,6 +113,7 @@ async fn packets_of_transport_streams_are_those_of_the_source() {
             format!("{H264} -map 0:v -map 1:a -map 1:a -c:a:0 aac -c:a:1 libmp3lame -ar:a:1 44100"),
             "h264 aac mp3",
         ),
+        ("recovery-points.ts", format!("{OPEN_H264} -an"), "h264"),
         ("closed.ts", format!("{HEVC}:open-gop=0 -c:a aac -ar 44100"), "hevc aac"),
         ("open.m2ts", format!("{HEVC}:open-gop=1 {surround}"), "hevc ac3 eac3"),
         (
@@ -130,7 +132,8 @@ async fn packets_of_transport_streams_are_those_of_the_source() {
             let segments = bench.all_segments().await;
             assert_eq!(segments.len(), bench.grid.len(), "{name} {codec}");
             // Leading pictures that wait for a random access point are decoded a unit earlier each.
-            check_continuity(&format!("{name} {codec}"), &segments, if codec == "hevc" { 8 } else { 1 });
+            let has_open_groups = codec == "hevc" || name == "recovery-points.ts";
+            check_continuity(&format!("{name} {codec}"), &segments, if has_open_groups { 8 } else { 1 });
             let path = bench.folder.path().join("joined.mp4");
             std::fs::write(&path, join(&segments)).unwrap();
             let theirs = packets_in_common_form(&source_path, stream, &codec, bench.media.start_seconds);
@@ -182,7 +185,7 @@ async fn parameter_sets_that_change_are_found_and_refused() {
     let path = folder.path().join("both.ts");
     media::run_ffmpeg(&path, &[&format!("-f concat -i {}", list.display()), "-c copy"]);
     let mut bench = Bench::of_file(folder, &path, Container::MpegTs, FPS25, 6.0);
-    let index = build_index(&bench.source, &bench.media, 0).await.unwrap();
+    let index = build_index(&bench.source, &bench.media, 0, RecoveryPoints::Accepted).await.unwrap();
     assert!(!index.has_one_description);
     bench.grid = Arc::new(Grid::from_keyframes(&index.keyframes[1..], 1.0, 6.0));
     bench.select_copy(0);

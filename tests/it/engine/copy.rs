@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kit::media::Packet;
-use hearthcast::engine::index::build_index;
+use hearthcast::engine::index::{RecoveryPoints, build_index};
 
 const FILMS: [(&str, Container, &str); 5] = [
     ("a.mp4", Container::Mp4, "-bf 2"),
@@ -22,7 +22,7 @@ impl Bench {
         let mut bench = Self::of_file(folder, &path, container, FPS25, 7.0);
         let video = bench.media.video_streams().next().unwrap().0.index;
         let audio = bench.media.audio_streams().next().unwrap().0.index;
-        let keyframe_index = build_index(&bench.source, &bench.media, video).await.unwrap();
+        let keyframe_index = build_index(&bench.source, &bench.media, video, RecoveryPoints::Refused).await.unwrap();
         bench.grid = Arc::new(Grid::from_keyframes(&keyframe_index.keyframes, 1.0, keyframe_index.end.as_seconds()));
         let audio = if copy_audio {
             AudioPlan::Copy { stream: audio }

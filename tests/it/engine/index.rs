@@ -2,7 +2,7 @@
 
 use super::*;
 use hearthcast::domain::time::Ticks;
-use hearthcast::engine::index::build_index;
+use hearthcast::engine::index::{RecoveryPoints, build_index};
 
 /// Keyframes and end according to ffprobe, in source time.
 fn keyframes_by_ffprobe(path: &Path, media: &Media) -> (Vec<Ticks>, Ticks) {
@@ -39,7 +39,7 @@ async fn the_index_equals_ffprobes_keyframes_for_every_container() {
         let encoder = "-c:v libx264 -preset ultrafast -x264-params keyint=37:scenecut=0";
         media::flash_and_beep(&path, 6, &format!("{encoder} -c:a aac -b:a 64k {encoder_args}"));
         let media = media::probe_media(&path, container);
-        let index = build_index(&media::open(&path), &media, 0).await;
+        let index = build_index(&media::open(&path), &media, 0, RecoveryPoints::Refused).await;
         let index = index.unwrap_or_else(|error| panic!("{name}: {error}"));
         let (keys, end) = keyframes_by_ffprobe(&path, &media);
         let is_near = |a: Ticks, b: Ticks| (a - b).abs() <= Ticks(3);
@@ -57,15 +57,23 @@ async fn the_index_equals_ffprobes_keyframes_for_every_container() {
 }
 
 #[tokio::test]
-async fn segments_do_not_begin_at_recovery_points() {
+async fn segments_begin_at_recovery_points_only_where_they_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     for (name, container) in [("a.mp4", Container::Mp4), ("a.mkv", Container::Matroska), ("a.ts", Container::MpegTs)] {
         let path = folder.path().join(name);
         let encoder_args = "-c:v libx264 -preset medium -bf 3 -x264-params keyint=25:scenecut=0:open-gop=1 -an";
         media::flash_and_beep(&path, 6, encoder_args);
-        let index = build_index(&media::open(&path), &media::probe_media(&path, container), 0).await.unwrap();
-        assert_eq!(index.keyframes, [Ticks::ZERO], "{name}: only the first frame is an IDR");
-        assert!((index.end - Ticks::from_ms(6000)).abs() <= Ticks::from_ms(40), "{name}: {:?}", index.end);
+        let (source, media) = (media::open(&path), media::probe_media(&path, container));
+        let closed = build_index(&source, &media, 0, RecoveryPoints::Refused).await.unwrap();
+        assert_eq!(closed.keyframes, [Ticks::ZERO], "{name}: only the first frame is an IDR");
+        assert!(closed.has_closed_groups, "{name}");
+        let open = build_index(&source, &media, 0, RecoveryPoints::Accepted).await.unwrap();
+        let (keys, _) = keyframes_by_ffprobe(&path, &media);
+        let is_near = |(a, b): (&Ticks, &Ticks)| (*a - *b).abs() <= Ticks(3);
+        assert!(keys.len() >= 6 && open.keyframes.len() == keys.len(), "{name}: {:?} {keys:?}", open.keyframes);
+        assert!(open.keyframes.iter().zip(&keys).all(is_near), "{name}: {:?} {keys:?}", open.keyframes);
+        assert!(!open.has_closed_groups && open.end == closed.end, "{name}");
+        assert!((open.end - Ticks::from_ms(6000)).abs() <= Ticks::from_ms(40), "{name}: {:?}", open.end);
     }
 }
 
@@ -74,6 +82,7 @@ async fn uncopyable_video_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mp4");
     media::flash_and_beep(&path, 2, "-c:v mpeg4 -c:a aac");
-    let result = build_index(&media::open(&path), &media::probe_media(&path, Container::Mp4), 0).await;
+    let result =
+        build_index(&media::open(&path), &media::probe_media(&path, Container::Mp4), 0, RecoveryPoints::Refused).await;
     assert!(result.unwrap_err().to_string().contains("mpeg4 is not supported"));
 }

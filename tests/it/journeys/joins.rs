@@ -12,6 +12,9 @@ use crate::kit::{self, Server, media};
 
 const FILM_SECONDS: u32 = 20;
 const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 37 -pix_fmt yuv420p";
+/// Cut at recovery points.
+const OPEN_H264: &str =
+    "-c:v libx264 -preset veryfast -bf 2 -x264-params keyint=37:scenecut=0:open-gop=1 -pix_fmt yuv420p";
 const HEVC: &str =
     "-c:v libx265 -preset ultrafast -pix_fmt yuv420p10le -x265-params log-level=error:keyint=37:open-gop=0";
 
@@ -20,7 +23,7 @@ const HEVC: &str =
 const FILMS: [(&str, &str, &str, &str); 9] = [
     ("aac.mp4", H264, "-c:a aac -movflags +faststart", "copy copy"),
     ("fragments.mp4", H264, "-c:a aac -movflags +frag_keyframe+empty_moov+delay_moov", "copy copy"),
-    ("flac.mkv", H264, "-c:a flac", "copy copy"),
+    ("flac.mkv", OPEN_H264, "-c:a flac", "copy copy"),
     ("opus.webm", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 37 -pix_fmt yuv420p", "-c:a libopus", "copy copy"),
     ("mpeg4.avi", "-c:v mpeg4 -g 37 -bf 0", "-c:a ac3", "encode encode"),
     ("eac3.mov", HEVC, "-tag:v hvc1 -c:a eac3", "copy copy"),

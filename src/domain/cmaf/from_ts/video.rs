@@ -7,6 +7,7 @@ use crate::domain::cmaf::entry::hevc::HdrMessages;
 use crate::domain::cmaf::times::squeeze_decode_times;
 use crate::domain::mpegts::elementary_stream::ElementaryStream;
 use crate::domain::mpegts::unwrap_timestamp;
+use crate::domain::sei;
 use crate::domain::time::Ticks;
 
 /// Most parameter sets of a stream. Encoders write two or three; the records in sample entries have room for few more.
@@ -30,6 +31,8 @@ enum UnitKind {
     ParameterSet,
     /// A slice of a picture at which decoding can start.
     KeyframeSlice,
+    /// Messages of H.264 about the picture that follows: decoding can start at it.
+    RecoveryPoint,
     Other,
 }
 
@@ -49,6 +52,7 @@ impl VideoCodec {
             (Self::H264, 7 | 8) | (Self::Hevc, 32..=34) => UnitKind::ParameterSet,
             // IDR; BLA, IDR and CRA.
             (Self::H264, 5) | (Self::Hevc, 16..=21) => UnitKind::KeyframeSlice,
+            (Self::H264, 6) if sei::has_recovery_point(unit) => UnitKind::RecoveryPoint,
             _ => UnitKind::Other,
         }
     }
@@ -132,7 +136,7 @@ pub(super) fn read(
                 UnitKind::ParameterSet if is_in_band => {}
                 UnitKind::ParameterSet if parameter_sets.iter().any(|set| set == unit) => continue,
                 UnitKind::ParameterSet => return Err(ConversionError::ConfigChanged),
-                UnitKind::KeyframeSlice => is_keyframe = true,
+                UnitKind::KeyframeSlice | UnitKind::RecoveryPoint => is_keyframe = true,
                 UnitKind::Other => {}
             }
             has_units = true;
@@ -143,8 +147,7 @@ pub(super) fn read(
         samples.push(Sample { size, dts: pts.0, pts: pts.0, is_keyframe });
         start = payload.len();
     }
-    // Segments of H.264 begin with IDR pictures, which no picture precedes.
-    let end = if is_in_band { end.0 } else { last_frame_end(&samples, end.0) };
+    let end = last_frame_end(&samples, end.0);
     squeeze_decode_times(&mut samples, end);
     Ok(ConvertedTrack { config: TrackConfig::Video { codec, parameter_sets, messages }, samples, payload, end })
 }

@@ -11,7 +11,7 @@ use crate::engine::RunError;
 use crate::engine::container::bytes::{ReadAt, Truncated};
 use crate::engine::container::matroska::{Block, ClusterLayout, Cue, TrackEntry};
 use crate::engine::container::{ContainerError, refuse_if};
-use crate::engine::index::{self, KeyframeIndex};
+use crate::engine::index::{self, KeyframeIndex, RecoveryPoints};
 
 /// Maximum number of elements visited for one segment: 30 s of a film with a dozen tracks is under 20,000.
 pub(super) const MAX_ELEMENTS: usize = 400_000;
@@ -47,7 +47,8 @@ impl MatroskaVideo {
         start: Ticks,
     ) -> Result<(Self, KeyframeIndex), ContainerError> {
         let offset = start + Ticks::from_nanos_floor(track.delay_nanos.into());
-        let (index, candidates) = index::index_matroska_track(file, offset, layout, track, cues)?;
+        let (index, candidates) =
+            index::index_matroska_track(file, offset, layout, track, cues, RecoveryPoints::Accepted)?;
         let block = |candidate: &index::Candidate| {
             let cluster = cues.get(candidate.number as usize)?.cluster;
             Some(KeyframeBlock { cluster, offset: candidate.offset })

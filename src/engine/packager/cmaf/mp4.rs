@@ -10,7 +10,7 @@ use crate::engine::RunError;
 use crate::engine::container::bytes::ReadAt;
 use crate::engine::container::mp4::{Mp4Track, Sample};
 use crate::engine::container::{ContainerError, refuse_if};
-use crate::engine::index::{self, KeyframeIndex};
+use crate::engine::index::{self, KeyframeIndex, RecoveryPoints};
 use crate::engine::packager::keyframe_samples::KeyframeSamples;
 use crate::engine::packager::mp4::check_edit_start;
 
@@ -37,7 +37,7 @@ impl Mp4Video {
         track: Mp4Track,
         start: Ticks,
     ) -> Result<(Self, KeyframeIndex), ContainerError> {
-        let (index, keyframes) = index::index_mp4_track(file, start, &track)?;
+        let (index, keyframes) = index::index_mp4_track(file, start, &track, RecoveryPoints::Accepted)?;
         check_edit_start(&track)?;
         let keyframes = KeyframeSamples::new(keyframes.iter().map(|keyframe| keyframe.number).collect())?;
         let timescale = video_timescale(track.timing.timescale());

@@ -1,18 +1,16 @@
 //! A session in fMP4 (CMAF): the video alone, and each audio track as a rendition of its own.
 
-use std::sync::Arc;
-
 use super::audio_tracks::{plan_aac_tracks, plan_audio_tracks};
 use super::converted_copy::is_convertible;
 use super::rendition::{Policy, plan_rendition};
 use super::video_encode::CodecChoice;
 use super::{DecidedItem, SessionAudio, SessionRenditions, StartRequest, ladder};
 use crate::domain::grid::Grid;
-use crate::domain::media::Media;
-use crate::domain::playback::capabilities::{EncodeReason, SessionDelivery, StreamDecision, decide_delivery};
+use crate::domain::playback::capabilities::{
+    ClientCapabilities, EncodeReason, SessionDelivery, StreamDecision, decide_delivery,
+};
 use crate::domain::playback::{SessionTracks, TrackAction};
 use crate::domain::segment_format::SegmentFormat;
-use crate::engine::source::SourceFile;
 use crate::error::Result;
 use crate::service::Service;
 
@@ -24,12 +22,47 @@ use crate::service::Service;
 pub(super) async fn plan_cmaf(
     service: &Service,
     request: &StartRequest,
-    source: &Arc<SourceFile>,
-    media: &Arc<Media>,
-    duration_seconds: Option<f64>,
+    item: &DecidedItem,
     policy: Policy<'_>,
 ) -> Result<Option<SessionRenditions>> {
-    let Some(delivery) = decide_delivery(media, &request.capabilities, &request.limited_playback()) else {
+    plan_for_client(service, request, &request.capabilities, item, policy).await
+}
+
+/// CMAF in place of MPEG-TS in which H.264 must be encoded, if the client plays both and CMAF copies it: only CMAF is cut at
+/// recovery points. Otherwise `muxed`.
+///
+/// # Errors
+/// That of `muxed`.
+pub(super) async fn prefer_copy_in_cmaf(
+    service: &Service,
+    request: &StartRequest,
+    item: &DecidedItem,
+    policy: Policy<'_>,
+    muxed: Result<SessionRenditions>,
+) -> Result<SessionRenditions> {
+    let Some((stream, TrackAction::Copy)) = item.tracks.video else { return muxed };
+    let is_avc = item.media.stream(stream).is_some_and(|stream| stream.codec == "h264");
+    let encodes = |planned: &SessionRenditions| planned.top.spec.rendition.encodes_video();
+    if !is_avc || muxed.as_ref().is_ok_and(|planned| !encodes(planned)) {
+        return muxed;
+    }
+    let mut client = request.capabilities.clone();
+    client.formats.retain(|format| format.format == SegmentFormat::Fmp4);
+    match plan_for_client(service, request, &client, item, policy).await {
+        Ok(Some(planned)) if !encodes(&planned) => Ok(planned),
+        _ => muxed,
+    }
+}
+
+async fn plan_for_client(
+    service: &Service,
+    request: &StartRequest,
+    client: &ClientCapabilities,
+    item: &DecidedItem,
+    policy: Policy<'_>,
+) -> Result<Option<SessionRenditions>> {
+    let DecidedItem { source, media, .. } = item;
+    let Some(delivery) = decide_delivery(media, client, &request.limited_playback()) else {
         return Ok(None);
     };
     let SessionDelivery { format: SegmentFormat::Fmp4, video: Some(mut video), audio, .. } = delivery else {
@@ -50,7 +83,7 @@ pub(super) async fn plan_cmaf(
         is_accepted
     };
     let tracks = SessionTracks { video: Some((video.stream, video.action)), audio: None };
-    let item = DecidedItem { source: source.clone(), media: media.clone(), tracks, duration_seconds };
+    let item = DecidedItem { tracks, ..item.clone() };
     let codec = CodecChoice::Preferred(&request.capabilities);
     let policy = Policy { format: SegmentFormat::Fmp4, codec, ..policy };
     let Some(planned) = plan_rendition(service, item, policy, accepts_copy).await? else { return Ok(None) };

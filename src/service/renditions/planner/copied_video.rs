@@ -4,7 +4,7 @@ use super::DecidedItem;
 use crate::domain::grid::Grid;
 use crate::domain::playback::TrackAction;
 use crate::domain::time::Ticks;
-use crate::engine::index::{self, KeyframeIndex};
+use crate::engine::index::{self, KeyframeIndex, RecoveryPoints};
 use crate::service::Service;
 
 /// Video with longer copied segments is encoded: a viewer would wait for them, and a seek would be imprecise. Players buffer
@@ -30,12 +30,13 @@ pub(super) async fn plan_copy(
     service: &Service,
     item: &DecidedItem,
     known_index: Option<KeyframeIndex>,
+    recovery_points: RecoveryPoints,
 ) -> Option<CopiedVideo> {
     let DecidedItem { source, media, tracks, duration_seconds } = item;
     let Some((stream, TrackAction::Copy)) = tracks.video else { return None };
     let result = match known_index {
         Some(index) => Ok(index),
-        None => index::build_index(source, media, stream).await,
+        None => index::build_index(source, media, stream, recovery_points).await,
     };
     let index = match result {
         Ok(index) => index,

@@ -42,7 +42,7 @@ pub struct Rung {
     pub copied_video: Option<CopiedVideoAttributes>,
 }
 
-/// The attributes of copied video: a packaged track, or HEVC that ffmpeg copies.
+/// The attributes of copied video: a packaged track, or one that ffmpeg copies.
 #[derive(Clone, Debug)]
 pub struct CopiedVideoAttributes {
     /// RFC 6381; None if it is read from the first segment, or unknown.
@@ -55,7 +55,7 @@ pub struct CopiedVideoAttributes {
 }
 
 impl CopiedVideoAttributes {
-    /// None for encoded video, and for H.264 that ffmpeg copies.
+    /// None for encoded video, and for H.264 that ffmpeg copies into a transport stream.
     fn of(spec: &RenditionSpec) -> Option<Self> {
         // The bitstream may state what the container does not.
         let hdr = spec.media.video_streams().find_map(|(_, video)| video.hdr);
@@ -66,13 +66,15 @@ impl CopiedVideoAttributes {
         };
         let Some(track) = spec.package.as_ref().and_then(|package| package.cmaf_track()) else {
             let Some(VideoPlan::Copy { stream }) = spec.rendition.video else { return None };
-            let stream = spec.media.stream(stream).filter(|stream| stream.codec == "hevc")?;
-            return Some(Self {
+            let stream = spec.media.stream(stream)?;
+            let (is_hevc, is_transport_stream) = (stream.codec == "hevc", spec.rendition.format.is_mpeg_ts());
+            // In a transport stream, H.264 is cut at IDR pictures only.
+            return (is_hevc || !is_transport_stream).then(|| Self {
                 // The init segment states profile and level exactly.
-                codecs: stream.codec_string.clone().filter(|_| spec.rendition.format.is_mpeg_ts()),
+                codecs: stream.codec_string.clone().filter(|_| is_transport_stream),
                 supplemental_codecs: None,
                 video_range: range_of_stream,
-                // Encoders of HEVC use open groups of pictures by default.
+                // Encoders of HEVC and broadcasts use open groups of pictures.
                 is_independent: false,
             });
         };

@@ -61,7 +61,7 @@ pub(super) async fn plan_rendition(
             _ => service.packages.open(&item.source, &item.media, &item.tracks).await,
         };
         let known_index = package.as_ref().and_then(|package| package.index().cloned());
-        copied = copied_video::plan_copy(service, &item, known_index).await;
+        copied = copied_video::plan_copy(service, &item, known_index, policy.format.into()).await;
     }
     let is_converted = policy.format == SegmentFormat::Fmp4 && package.is_none();
     let changes_description = is_converted && copied.as_ref().is_some_and(|copied| !copied.has_one_description);

@@ -25,14 +25,19 @@ pub fn run() {
         &folder.path().join("encoded.mkv"),
         "libx265 -preset ultrafast -b:v 8M -x265-params log-level=error:keyint=96",
     );
+    // Other content, because identical renditions are encoded once.
+    make_film(
+        &folder.path().join("next.mkv"),
+        "libx265 -preset ultrafast -b:v 8M -metadata title=next -x265-params log-level=error:keyint=96",
+    );
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
     for (name, file) in [("copied", "copied.mp4"), ("encoded", "encoded.mkv")] {
         let (mut cold, mut warm, mut command) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let server = runtime.block_on(FreshServer::open(folder.path(), file));
-            cold.push(runtime.block_on(server.zap_millis()));
+            cold.push(runtime.block_on(server.zap_millis(server.channel)));
             runtime.block_on(server.warm_channel());
-            warm.push(runtime.block_on(server.zap_millis()));
+            warm.push(runtime.block_on(server.zap_millis(server.channel)));
             runtime.block_on(server.service.shutdown());
             if name == "encoded" {
                 command.push(ffmpeg_millis(&folder.path().join(file)));
@@ -48,6 +53,8 @@ pub fn run() {
             );
         }
     }
+    let next: Vec<f64> = (0..ROUNDS).map(|_| runtime.block_on(next_zap_millis(folder.path()))).collect();
+    println!("zap to the next channel of the list, encoded, 10 s after the last zap: {:.1} ms", median(next));
     let server = runtime.block_on(FreshServer::open(folder.path(), "copied.mp4"));
     let cpu_before = own_cpu_seconds();
     let wrk = Command::new("wrk")
@@ -85,6 +92,20 @@ fn ffmpeg_millis(path: &Path) -> f64 {
     started.elapsed().as_secs_f64() * 1000.0
 }
 
+/// A zap to the next channel, 10 s after a zap to the first one of two that are encoded, milliseconds.
+async fn next_zap_millis(folder: &Path) -> f64 {
+    let server = FreshServer::open(folder, "encoded.mkv").await;
+    let next = add_channel(&server.service, &folder.join("next.mkv")).await;
+    server.zap_millis(server.channel).await;
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        server.zap_millis(server.channel).await;
+    }
+    let millis = server.zap_millis(next).await;
+    server.service.shutdown().await;
+    millis
+}
+
 /// Makes half a minute of 1080p24 with audio.
 fn make_film(path: &Path, video_args: &str) {
     let status = Command::new("ffmpeg")
@@ -96,6 +117,20 @@ fn make_film(path: &Path, video_args: &str) {
         .status()
         .expect("ffmpeg runs");
     assert!(status.success());
+}
+
+/// Adds a channel of one film that has been on air for a while.
+async fn add_channel(service: &Arc<Service>, file: &Path) -> u32 {
+    let max_height = file.ends_with("copied.mp4").then_some(None);
+    let item = RequestedItem { path: file.to_string_lossy().into(), recursive: false, title: None, weight: 1 };
+    let change = ChannelChange {
+        name: Some("Zap".into()),
+        start_at: Some(Timestamp::now() - Duration::from_secs(85)),
+        requested_items: Some(vec![item]),
+        output: OutputChange { max_height, ..OutputChange::default() },
+        ..ChannelChange::default()
+    };
+    service.add_channel(change).await.expect("a channel").id
 }
 
 /// A freshly started server with one channel that has been on air for a while.
@@ -117,15 +152,7 @@ impl FreshServer {
         let service = Service::open(config).expect("the service opens");
         let token = service.accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
         tokio::join!(service.local_encoders.test_encoders(), service.renditions.find_backends(), service.media.warm());
-        let path = folder.join(file).to_string_lossy().into();
-        let change = ChannelChange {
-            name: Some("Zap".into()),
-            start_at: Some(Timestamp::now() - Duration::from_secs(85)),
-            requested_items: Some(vec![RequestedItem { path, recursive: false, title: None, weight: 1 }]),
-            output: OutputChange { max_height: (file == "copied.mp4").then_some(None), ..OutputChange::default() },
-            ..ChannelChange::default()
-        };
-        let channel = service.add_channel(change).await.expect("a channel").id;
+        let channel = add_channel(&service, &folder.join(file)).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let base = format!("http://{}", listener.local_addr().expect("bound"));
         let (stop, stopped) = oneshot::channel::<()>();
@@ -154,9 +181,9 @@ impl FreshServer {
     }
 
     /// Time from the request for the playlist to the last byte of the segment a player begins with, milliseconds.
-    async fn zap_millis(&self) -> f64 {
+    async fn zap_millis(&self, channel: u32) -> f64 {
         let started = Instant::now();
-        let address = format!("{}/api/livetv/watch/{}", self.base, self.channel);
+        let address = format!("{}/api/livetv/watch/{channel}", self.base);
         let request = self.client.get(format!("{address}/live.m3u8")).bearer_auth(&self.token);
         let text = request.send().await.expect("an answer").text().await.expect("a playlist");
         let number = |line: &str, tag: &str| line.strip_prefix(tag)?.trim_end_matches(',').parse::<f64>().ok();

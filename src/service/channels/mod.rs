@@ -41,7 +41,7 @@ pub use external::{ExternalChange, SourceType};
 pub use import::PlannedChannel;
 use item_store::ItemStore;
 use programme_cache::ProgrammeCache;
-pub use viewers::{START_OVER, ViewStart, Viewer, Viewers};
+pub use viewers::{NewView, START_OVER, ViewStart, Viewer, Viewers};
 
 /// Channels at most.
 const MAX_CHANNELS: usize = 10_000;

@@ -78,6 +78,7 @@ struct TrackedView {
     channel: u32,
     login: String,
     session: String,
+    began: Instant,
     last_seen: Instant,
     /// Start of a view that is not live.
     start_ms: Option<ChannelMs>,
@@ -94,8 +95,28 @@ impl TrackedView {
     }
 
     fn matches(&self, channel: u32, viewer: &Viewer) -> bool {
-        self.channel == channel && self.session == viewer.session && self.login == viewer.login
+        self.channel == channel && self.is_same_viewer(viewer)
     }
+
+    fn is_same_viewer(&self, viewer: &Viewer) -> bool {
+        self.session == viewer.session && self.login == viewer.login
+    }
+
+    /// Whether a request for it means that its viewer is back from another channel, last seen there at that time. Unknown for
+    /// shared views.
+    fn has_returned(&self, seen_on_others: Option<Instant>) -> bool {
+        !self.is_shared()
+            && self.last_seen.elapsed() >= CHANNEL_CHANGE_AFTER
+            && seen_on_others.is_some_and(|seen| seen > self.last_seen)
+    }
+}
+
+/// A viewer began to watch a channel live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewView {
+    pub channel: u32,
+    /// The channel this viewer watched before, if the view was seen within 30 s.
+    pub previous_channel: Option<u32>,
 }
 
 #[derive(Default)]
@@ -113,6 +134,20 @@ pub struct Viewers {
 }
 
 impl ViewTable {
+    /// The views of viewers who have not left or changed channels, as far as is known.
+    fn present_views(&self) -> impl Iterator<Item = &TrackedView> {
+        let is_present = |views: &[TrackedView], view: &TrackedView| {
+            let has_moved = |other: &TrackedView| {
+                other.channel != view.channel
+                    && other.last_seen > view.last_seen
+                    && (&other.login, &other.session) == (&view.login, &view.session)
+            };
+            let is_recent = view.is_shared() || view.last_seen.elapsed() < CHANNEL_CHANGE_AFTER;
+            !view.has_expired() && (is_recent || !views.iter().any(has_moved))
+        };
+        self.by_user.values().flat_map(move |views| views.iter().filter(move |view| is_present(views, view)))
+    }
+
     /// Removes viewers who have left.
     fn expire_views(&mut self) {
         let now = Instant::now();
@@ -150,7 +185,12 @@ impl Viewers {
             return start_ms;
         }
         let views = by_user.entry(viewer.user.clone()).or_default();
+        let last_seen_on_others = views.iter().filter(|view| view.is_same_viewer(viewer) && view.channel != channel);
+        let last_seen_on_others = last_seen_on_others.map(|view| view.last_seen).max();
         if let Some(view) = views.iter_mut().find(|view| view.matches(channel, viewer)) {
+            if view.has_returned(last_seen_on_others) {
+                view.began = Instant::now();
+            }
             let is_kept = start != ViewStart::Cleared && !view.has_expired();
             view.start_ms = view.start_ms.filter(|_| is_kept).or(start_ms);
             view.last_seen = Instant::now();
@@ -166,7 +206,8 @@ impl Viewers {
         }
         *counts.entry(channel).or_default() += 1;
         let (login, session) = (viewer.login.clone(), viewer.session.clone());
-        views.push(TrackedView { channel, login, session, last_seen: Instant::now(), start_ms });
+        let now = Instant::now();
+        views.push(TrackedView { channel, login, session, began: now, last_seen: now, start_ms });
         start_ms
     }
 
@@ -202,16 +243,33 @@ impl Viewers {
     /// Whether a channel still has a viewer, as far as is known: a view whose name was used on another channel since has
     /// left this one, unless several players of one login may share it.
     pub fn has_present_viewer(&self, channel: u32) -> bool {
-        let is_present = |views: &[TrackedView], view: &TrackedView| {
-            let has_moved = |other: &TrackedView| {
-                other.channel != channel
-                    && other.last_seen > view.last_seen
-                    && (&other.login, &other.session) == (&view.login, &view.session)
-            };
-            view.is_shared() || view.last_seen.elapsed() < CHANNEL_CHANGE_AFTER || !views.iter().any(has_moved)
-        };
-        let is_here = |view: &TrackedView| view.channel == channel && view.last_seen.elapsed() < VIEW_TIMEOUT;
-        self.lock().by_user.values().any(|views| views.iter().any(|view| is_here(view) && is_present(views, view)))
+        self.lock().present_views().any(|view| view.channel == channel)
+    }
+
+    /// The channels with a viewer, as [`Self::has_present_viewer`] counts them.
+    pub fn channels_with_present_viewer(&self) -> HashSet<u32> {
+        self.lock().present_views().map(|view| view.channel).collect()
+    }
+
+    /// Viewers who began to watch their channel live within this time, the latest first. Recordings and tuners are not among
+    /// them.
+    pub fn new_views(&self, within: Duration) -> Vec<NewView> {
+        let table = self.lock();
+        let mut new_views: Vec<(Instant, NewView)> = Vec::new();
+        for views in table.by_user.values() {
+            let is_live = |view: &&TrackedView| !view.login.is_empty() && view.start_ms.is_none();
+            for view in views.iter().filter(is_live).filter(|view| view.began.elapsed() < within) {
+                let is_earlier = |other: &&TrackedView| {
+                    (&other.login, &other.session) == (&view.login, &view.session) && other.began < view.began
+                };
+                let previous = views.iter().filter(is_earlier).max_by_key(|other| other.last_seen);
+                let previous_channel = previous.map(|previous| previous.channel);
+                new_views.push((view.began, NewView { channel: view.channel, previous_channel }));
+            }
+        }
+        drop(table);
+        new_views.sort_by_key(|(began, _)| std::cmp::Reverse(*began));
+        new_views.into_iter().map(|(_, new_view)| new_view).collect()
     }
 
     /// Whether the viewer of this [name](Viewer::unique_name) watches a channel.
@@ -316,6 +374,34 @@ mod tests {
         viewers.record_request(7, &ada, ViewStart::Cleared);
         assert_eq!(viewers.view_start_ms(7, &ada), None);
         assert_eq!(viewers.record_request(7, &ada, ViewStart::At(ChannelMs(9))), Some(ChannelMs(9)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_views_are_live_views_that_began_lately() {
+        let viewers = Viewers::default();
+        let (ada, bob) = (viewer("ada", "tv", "ws_1"), viewer("bob", "tv", ""));
+        let within = Duration::from_secs(20);
+        viewers.record_request(1, &ada, ViewStart::Unchanged);
+        viewers.record_request(1, &Viewer::internal("recording"), ViewStart::Unchanged);
+        viewers.record_request(4, &viewer("ada", "tv", "ws_2"), ViewStart::At(ChannelMs(5)));
+        assert_eq!(viewers.new_views(within), [NewView { channel: 1, previous_channel: None }]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        viewers.record_request(2, &ada, ViewStart::Unchanged);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        viewers.record_request(3, &bob, ViewStart::Unchanged);
+        let new_views = [(3, None), (2, Some(1)), (1, None)];
+        let new_views = new_views.map(|(channel, previous_channel)| NewView { channel, previous_channel });
+        assert_eq!(viewers.new_views(within), new_views);
+        tokio::time::advance(within - Duration::from_secs(2)).await;
+        viewers.record_request(2, &ada, ViewStart::Unchanged);
+        assert_eq!(viewers.new_views(within), new_views[..2]);
+        // Back on the first channel.
+        tokio::time::advance(Duration::from_secs(1)).await;
+        viewers.record_request(1, &ada, ViewStart::Unchanged);
+        assert_eq!(viewers.new_views(within)[0], NewView { channel: 1, previous_channel: Some(2) });
+        tokio::time::advance(within).await;
+        viewers.record_request(1, &ada, ViewStart::Unchanged);
+        assert_eq!(viewers.new_views(within), []);
     }
 
     #[tokio::test(start_paused = true)]

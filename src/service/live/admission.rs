@@ -33,6 +33,20 @@ where
 /// Makes unwatched programmes, including warm ones, give up their shares of the encode slots: a viewer who changes channels
 /// or starts a film must not wait as long as the previous channel lingers. False when there was nothing to give up.
 pub fn make_room(service: &Service) -> bool {
+    let has_freed = release_unwatched(service, |_| false);
+    if has_freed {
+        *service.live_channels.last_preemption.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+    has_freed
+}
+
+/// Makes channels that every viewer has left give up their shares of the encode slots, except those to be kept.
+pub(super) fn release_left_channels(service: &Service, is_kept: impl Fn(u32) -> bool) {
+    release_unwatched(service, |channel| is_kept(channel) || service.viewers.has_present_viewer(channel));
+}
+
+/// Makes unwatched programmes of all channels but those to be kept give up their shares. False when there was nothing to give up.
+fn release_unwatched(service: &Service, is_kept: impl Fn(u32) -> bool) -> bool {
     let live_channels = &service.live_channels;
     let mut audiences: HashMap<Audience, Vec<Arc<ActiveProgramme>>> =
         live_channels.admissions().keys().map(|audience| (audience.clone(), Vec::new())).collect();
@@ -40,6 +54,7 @@ pub fn make_room(service: &Service) -> bool {
         audiences.entry((key.channel, key.reader.clone())).or_default().push(active.clone());
     }
     let mut has_freed = false;
+    audiences.retain(|(channel, _), _| !is_kept(*channel));
     for (audience, programmes) in audiences {
         let is_watched = service.viewers.has_present_viewer(audience.0);
         let (idle, in_use): (Vec<_>, Vec<_>) = programmes
@@ -55,9 +70,6 @@ pub fn make_room(service: &Service) -> bool {
             let admission = live_channels.admissions().remove(&audience);
             has_freed |= admission.is_some();
         }
-    }
-    if has_freed {
-        *service.live_channels.last_preemption.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
     has_freed
 }

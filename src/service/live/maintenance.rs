@@ -10,7 +10,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::{
-    ListedSegments, ProgrammeKey, ScheduledSegment, find_or_add_programme, is_kept_by, is_made, listed_segments,
+    ListedSegments, ProgrammeKey, ScheduledSegment, find_or_add_programme, is_kept_by, is_made,
+    likely_zaps::likely_zaps, listed_segments,
 };
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{self, LiveSegment, PlaylistView};
@@ -67,10 +68,14 @@ fn maintain(service: &Arc<Service>) -> bool {
     let now_ms = service.clock.now_ms();
     let watched: HashSet<u32> = service.viewers.watched_channels();
     let warm = service.viewers.warm_channels();
-    let is_kept_ready = |channel: &Channel| is_kept_by(&warm, channel);
     let channels = service.channels.all();
     let is_cooling_down =
         live_channels.last_preemption().is_some_and(|since: Instant| since.elapsed() < PREEMPTION_COOLDOWN);
+    let likely_zaps = match is_cooling_down {
+        true => HashSet::new(),
+        false => likely_zaps(service, &channels, |channel| is_kept_by(&warm, channel)),
+    };
+    let is_kept_ready = |channel: &Channel| is_kept_by(&warm, channel) || likely_zaps.contains(&channel.id);
     let published = live_channels.state_publisher.published_channels();
     let mut has_work = !published.is_empty();
     for channel in published.iter().filter(|id| !channels.iter().any(|channel| channel.id == **id)) {

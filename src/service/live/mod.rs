@@ -24,6 +24,7 @@ use crate::service::{Service, ingest};
 mod active_programme;
 mod admission;
 mod aired_segment;
+mod likely_zaps;
 mod maintenance;
 mod state_publisher;
 mod tuner;

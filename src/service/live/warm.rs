@@ -86,13 +86,14 @@ pub async fn save_channel(service: &Arc<Service>, id: Option<u32>, change: Chann
 
 /// How many more encoded channels `POST /api/livetv/warm` could keep ready: one for each encode slot in which no viewer has a
 /// share. Channels that are kept ready already count; channels that were just left do not, because they give way.
-fn free_warm_slots(service: &Service) -> usize {
+pub(super) fn free_warm_slots(service: &Service) -> usize {
     let live_channels = &service.live_channels;
     let slots = service.renditions.encode_slots();
     let channels = service.channels.all();
     let channel_by_id = |id: u32| channels.iter().find(|channel| channel.id == id);
     let is_needed = |id: u32| {
-        service.viewers.viewer_count(id) > 0 || channel_by_id(id).is_some_and(|channel| is_kept_ready(service, channel))
+        service.viewers.has_present_viewer(id)
+            || channel_by_id(id).is_some_and(|channel| is_kept_ready(service, channel))
     };
     let admitted: Vec<Audience> = live_channels.admissions().keys().cloned().collect();
     let leaving = admitted.iter().filter(|(id, reader)| reader.is_empty() && !is_needed(*id)).count();
@@ -115,6 +116,6 @@ pub(super) fn is_kept_by(warm: &HashSet<u32>, channel: &Channel) -> bool {
 }
 
 /// Whether keeping a channel ready needs encode slots beyond those of its viewers.
-fn needs_slot_to_warm(service: &Service, channel: &Channel) -> bool {
-    is_current_encoded(service, channel) && service.viewers.viewer_count(channel.id) == 0
+pub(super) fn needs_slot_to_warm(service: &Service, channel: &Channel) -> bool {
+    is_current_encoded(service, channel) && !service.viewers.has_present_viewer(channel.id)
 }

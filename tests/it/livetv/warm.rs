@@ -93,3 +93,45 @@ async fn a_warm_channel_has_the_next_segments_of_its_playlist() {
     assert_eq!(status, 200, "{started}");
     player::stop(&server, &started).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_channels_a_viewer_may_zap_to_are_ready_while_slots_are_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = kit::start_server_with(&[folder.path()], |config| config.limits.concurrent_jobs = 2).await;
+    let start = (server.service.clock.now() - Duration::from_secs(70)).to_string();
+    let mut channels = Vec::new();
+    for number in 1..=3 {
+        // Of different lengths, because identical renditions are encoded once.
+        let path = folder.path().join(format!("{number}.avi"));
+        media::flash_and_beep(&path, 60 + number, "-c:v mpeg4 -q:v 5 -c:a ac3");
+        let body =
+            json!({"name": format!("Zap {number}"), "number": number, "startAt": start, "items": [{"path": path}]});
+        let id = add_channel(&server, &body).await["id"].as_u64().unwrap();
+        channels.push(server.service.channels.get(id as u32).unwrap());
+    }
+    let [one, two, three] = &channels[..] else { panic!("three channels") };
+    let is_ready = |channel: &Arc<Channel>| {
+        are_made(&server, channel, &needed_slots(&server, channel)).iter().all(|is_made| *is_made)
+    };
+    let watch = async |channel: &Channel| {
+        let target = format!("/api/livetv/watch/{}?wait=15&watchSession=sofa", channel.id);
+        let url = server.get(&target).send().await.unwrap().url().clone();
+        let playlist = fetch_playlist(&server, &format!("{}?{}", url.path(), url.query().unwrap())).await;
+        assert!(!fetch_segments(&server, &playlist).await.is_empty());
+    };
+    // With two slots, of which the viewer has one: the next channel of the list, then in the viewer's direction.
+    for (watched, likely) in [(one, two), (two, three), (one, three)] {
+        watch(watched).await;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_ready(likely) {
+            assert!(Instant::now() < deadline, "channel {} is not made ready", likely.settings.number);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    // A film takes the slot at once.
+    let film = folder.path().join("film.avi");
+    media::flash_and_beep(&film, 6, "-c:v mpeg4 -q:v 5 -c:a ac3");
+    let (status, started) = player::start(&server, &film, json!({})).await;
+    assert_eq!(status, 200, "{started}");
+    player::stop(&server, &started).await;
+}

@@ -25,6 +25,7 @@ mod active_programme;
 mod admission;
 mod aired_segment;
 mod maintenance;
+mod open_rendition;
 mod state_publisher;
 mod tuner;
 mod warm;

@@ -55,11 +55,14 @@ function seekWhenLoaded(media, position) {
   return () => media.removeEventListener("loadedmetadata", seek);
 }
 
-/** Plays a channel's playlist in `media`, live or from its first segment. Returns a function that detaches it. */
-export async function attachLive(media, url, { fromStart }, onFailure) {
+/**
+ * Plays a channel's playlist in `media`, live or from its first segment. `onRenditions` is called once if there are tracks to
+ * choose from. Returns a function that detaches it.
+ */
+export async function attachLive(media, url, { fromStart, onRenditions }, onFailure) {
   const failure = firstFailure(onFailure);
   const onerror = () => media.error && failure.report({ kind: "broken", detail: media.error.message });
-  const { detachPlaylist } = await attachPlaylist(media, url, fromStart ? 0 : -1, { fail: failure.report, onerror });
+  const { detachPlaylist } = await attachPlaylist(media, url, fromStart ? 0 : -1, { fail: failure.report, onerror, onRenditions });
   return detacher(media, failure, onerror, detachPlaylist);
 }
 
@@ -67,8 +70,8 @@ export async function attachLive(media, url, { fromStart }, onFailure) {
 const MAX_FAILED_SEGMENTS = 10;
 
 /** `description` is `renditions` of the start response, if the session has any. */
-async function attachPlaylist(media, url, position, { fail, onerror }, description) {
-  const [{ default: Hls }, { abrConfig, stepDownOnStall }, { Renditions }] =
+async function attachPlaylist(media, url, position, { fail, onerror, onRenditions }, description) {
+  const [{ default: Hls }, { abrConfig, stepDownOnStall }, { Renditions, describeTracks }] =
     await Promise.all([import("./vendor/hls.js"), import("./ladder.js"), import("./renditions.js")]);
   if (!Hls.isSupported()) {
     // Phones without Media Source Extensions play HLS natively.
@@ -109,7 +112,15 @@ async function attachPlaylist(media, url, position, { fail, onerror }, descripti
       fail({ kind: isMediaError ? "unsupported" : isGone ? "ended" : "broken", status, detail: data.details });
     }
   });
-  const renditions = description ? new Renditions(hls, Hls, media, description) : null;
+  let renditions = description ? new Renditions(hls, Hls, media, description) : null;
+  if (onRenditions) {
+    hls.once(Hls.Events.MANIFEST_PARSED, (_, manifest) => {
+      const tracks = describeTracks(manifest);
+      if (tracks.audio.length < 2 && tracks.subtitles.length === 0) return;
+      renditions = new Renditions(hls, Hls, media, tracks);
+      onRenditions(renditions);
+    });
+  }
   const stopStepDown = stepDownOnStall(hls, Hls);
   hls.loadSource(resolvePath(url));
   hls.attachMedia(media);

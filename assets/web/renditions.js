@@ -1,4 +1,4 @@
-// The renditions of a session in fMP4: audio tracks and text subtitles that change without a new session. hls.js loads them.
+// The renditions of a session or a channel in fMP4: audio tracks and text subtitles that change without a new session. hls.js loads them.
 // The page shows the cues, because hls.js loads a `data:` URL into the tracks that it creates, which the CSP forbids.
 
 /** The text track of each media element that shows the cues. It cannot be removed, so the next session uses it again. */
@@ -16,6 +16,15 @@ export function indexInGroup(tracks, currentIndex, position) {
   const { groupId } = tracks[currentIndex] ?? tracks[0] ?? {};
   return tracks.indexOf(tracks.filter((track) => track.groupId === groupId)[position]);
 }
+
+/** Most cues that are kept of a subtitle: a film has some 2,000, a channel has no end. */
+const MAX_CUES = 4000;
+
+/** The `renditions` of a channel, from the tracks of its playlist; their positions stand for streams. */
+export const describeTracks = ({ audioTracks, subtitleTracks }) => {
+  const describe = (tracks) => tracks.map(({ lang, name }, streamIndex) => ({ streamIndex, language: lang || null, name }));
+  return { audio: describe(audioTracks), subtitles: describe(subtitleTracks) };
+};
 
 export class Renditions {
   /** `description` is `renditions` of the start response. */
@@ -92,6 +101,11 @@ export class Renditions {
       if (loaded.has(cue.id)) continue; // A cue is in every segment that it overlaps.
       loaded.set(cue.id, cue);
       if (position === this.shown) this.textTrack.addCue(cue);
+    }
+    for (const [id, cue] of loaded) {
+      if (loaded.size <= MAX_CUES) break;
+      loaded.delete(id);
+      if (position === this.shown) this.textTrack.removeCue(cue);
     }
     this.onCues();
   }

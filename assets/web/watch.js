@@ -7,7 +7,8 @@ import { focus, moveFocus } from "./keys.js";
 import { watchLink } from "./links.js";
 import { recordButton } from "./recordings.js";
 import { attachLive } from "./media-source.js";
-import { TEXT, errorText, formatTime, reportDelay, waitText } from "./strings.js";
+import { TEXT, errorText, formatTime, languageName, reportDelay, waitText } from "./strings.js";
+import { selectMenu } from "./tracks.js";
 
 const HIDE_AFTER_MS = 4000;
 
@@ -33,6 +34,9 @@ export async function showChannel(stage, params) {
   player.tuneTo(index, { fromStart: params.get("from") === "start" });
   return { leave: (options) => player.close(options), handleKey: (name) => player.handleKey(name) };
 }
+
+/** Whether hls.js plays segments here; otherwise the browser plays the playlist by itself. */
+const playsSegments = () => Boolean(globalThis.ManagedMediaSource ?? globalThis.MediaSource);
 
 /** The ids of the current and the last channel. */
 const recentChannels = {
@@ -74,6 +78,8 @@ class LivePlayer {
     this.channelPanel = h("ol", { class: "panel chapters", "aria-label": TEXT.channels, hidden: true });
     this.statsPanel = h("dl", { class: "panel stats", hidden: true });
     this.recordSlot = h("span", {});
+    this.menus = h("div", { class: "menus" });
+    this.languages = { audio: null, subtitle: null }; // The viewer's choice, for the next channel too.
     this.skipButton = h("button", { type: "button", hidden: true, onclick: () => this.skipProgramme() }, TEXT.skipProgramme);
     api.getCurrentUser().then(({ user }) => {
       this.isAdmin = user.role === "admin";
@@ -90,6 +96,7 @@ class LivePlayer {
           iconButton("up", TEXT.channelUp, () => this.stepChannel(1), { "data-first": true }),
           iconButton("undo", TEXT.lastChannel, () => this.tuneToLast()),
           iconButton("start", TEXT.watchFromStart, () => this.tuneTo(this.index, { fromStart: true })), this.liveButton, this.skipButton),
+        this.menus,
         h("div", { class: "buttons" },
           this.recordSlot, iconButton("list", TEXT.channels, () => this.togglePanel(this.channelPanel)),
           iconButton("gauge", TEXT.playbackInfo, () => this.togglePanel(this.statsPanel)),
@@ -117,6 +124,7 @@ class LivePlayer {
     const channel = this.channels[index];
     this.detach();
     this.detach = () => {};
+    this.menus.replaceChildren();
     this.notice.hidden = true;
     const showStatus = (text) => {
       if (generation === this.generation) this.status.textContent = text;
@@ -130,7 +138,7 @@ class LivePlayer {
     this.showProgramme();
     this.showOverlay();
     try {
-      const query = { watchSession: this.session, ...(fromStart && { fromStart: 1 }) };
+      const query = { watchSession: this.session, ...(fromStart && { fromStart: 1 }), ...(playsSegments() && { format: "auto" }) };
       let reason = null;
       const onWait = (error) => {
         reason = error && waitText(error);
@@ -139,7 +147,8 @@ class LivePlayer {
       const onDelay = (seconds) => showStatus(reason ?? TEXT.tuningSince(channel.name, seconds));
       const url = await reportDelay(onDelay, api.tuneIn(channel.id, query, onWait, this.abort.signal));
       if (generation !== this.generation) return;
-      const detach = await attachLive(this.media, url, { fromStart }, () => this.reconnect(generation));
+      const onRenditions = (renditions) => generation === this.generation && this.showMenus(renditions);
+      const detach = await attachLive(this.media, url, { fromStart, onRenditions }, () => this.reconnect(generation));
       if (generation !== this.generation) {
         detach();
         return;
@@ -149,6 +158,29 @@ class LivePlayer {
     } catch (error) {
       if (generation === this.generation && error.name !== "AbortError") this.showError(errorText(error));
     }
+  }
+
+  /** Shows menus for the tracks of a channel, and selects the languages that the viewer chose before. */
+  showMenus(renditions) {
+    const { audio, subtitles } = renditions.description;
+    const choice = (track, chosen) => ({ track, value: track.streamIndex, label: languageName(track.language) ?? track.name, chosen: track === chosen });
+    const inLanguage = (tracks, language) => tracks.find((track) => language && track.language === language);
+    const [chosenAudio, chosenSubtitle] = [inLanguage(audio, this.languages.audio), inLanguage(subtitles, this.languages.subtitle)];
+    const selectAudio = (track) => {
+      this.languages.audio = track.language;
+      renditions.selectAudio(track.streamIndex);
+    };
+    const selectSubtitle = (track) => {
+      this.languages.subtitle = track?.language ?? null;
+      renditions.selectSubtitle(track);
+    };
+    if (chosenAudio) selectAudio(chosenAudio);
+    if (chosenSubtitle) selectSubtitle(chosenSubtitle);
+    const off = { track: null, value: "", label: TEXT.off };
+    this.menus.replaceChildren(...[
+      selectMenu(TEXT.audio, audio.map((track) => choice(track, chosenAudio ?? audio[0])), ({ track }) => selectAudio(track)),
+      selectMenu(TEXT.subtitles, [off, ...subtitles.map((track) => choice(track, chosenSubtitle))], ({ track }) => selectSubtitle(track)),
+    ].filter(Boolean));
   }
 
   /** Tunes in again after a while, as often as necessary. */

@@ -12,9 +12,18 @@ use jiff::Timestamp;
 
 use super::channel::Channel;
 use super::channel_clock::{ChannelClock, ClockInterval, SkipTarget};
+use super::live_cmaf::{audio_init, video_init};
+use super::mpegts::psi::TrackKind;
+use super::playlist::{self, InitId};
 use super::schedule::ScheduleDefinition;
 use super::segment_format::SegmentFormat;
 use super::time::{ChannelMs, Ticks, WallMs, format_timestamp};
+
+mod asset;
+mod multivariant;
+
+pub use asset::{LiveAsset, LiveTrack};
+pub use multivariant::render_multivariant;
 
 /// How far back catch-up reaches, days; and ms.
 pub const CATCHUP_DAYS: u32 = 7;
@@ -220,14 +229,44 @@ impl LivePlaylist {
         }
     }
 
-    /// Its text. `query` is appended to every address: the viewer's grant.
-    pub fn render(&self, query: &str) -> String {
+    /// The text of a track's playlist. `query` is appended to every address: the viewer's grant.
+    ///
+    /// All tracks have the same segments, numbers and discontinuities.
+    pub fn render(&self, track: &LiveTrack, query: &str) -> String {
         let (segments, is_complete) = (&self.segments, self.is_complete());
-        let mut text = String::with_capacity(256 + segments.len() * (110 + query.len()));
-        let (sequence, mut discontinuities) =
-            segments.first().map_or((0, 0), |first| (first.media_sequence, first.discontinuities));
-        let target_seconds = self.channel.output.target_seconds;
-        let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{target_seconds}");
+        let mut text = String::with_capacity(256 + segments.len() * (130 + query.len()));
+        self.push_head(&mut text, track.format(), is_complete);
+        let mut discontinuities = segments.first().map_or(0, |first| first.discontinuities);
+        let (mut programme_start_ms, mut init) = (None, None);
+        for segment in segments.iter() {
+            // One tag per counted discontinuity (RFC 8216, section 6.2.1): a skip may have passed several.
+            while discontinuities < segment.discontinuities {
+                text.push_str("#EXT-X-DISCONTINUITY\n");
+                discontinuities += 1;
+            }
+            if programme_start_ms.replace(segment.programme_start_ms) != Some(segment.programme_start_ms)
+                && let Some(found) = self.init_of(track, segment).filter(|found| init != Some(*found))
+            {
+                let _ = writeln!(text, "#EXT-X-MAP:URI=\"{}{query}\"", LiveAsset::Init(found.0, found.1).name());
+                init = Some(found);
+            }
+            let start_ms = self.channel.wall_ms_at(ChannelMs(segment.start.as_ms_rounded()));
+            let date_time = Timestamp::from_millisecond(start_ms.0).map(format_timestamp).unwrap_or_default();
+            let seconds = (segment.end - segment.start).as_seconds();
+            let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
+            let _ = writeln!(text, "{}{query}", track.segment_name(segment.programme_start_ms, segment.index));
+        }
+        if is_complete {
+            text.push_str("#EXT-X-ENDLIST\n");
+        }
+        text
+    }
+
+    fn push_head(&self, text: &mut String, format: SegmentFormat, is_complete: bool) {
+        let first = self.segments.first();
+        let (sequence, discontinuities) = first.map_or((0, 0), |first| (first.media_sequence, first.discontinuities));
+        let (version, target_seconds) = (playlist::version(format), self.channel.output.target_seconds);
+        let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:{version}\n#EXT-X-TARGETDURATION:{target_seconds}");
         let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}");
         match self.view {
             PlaylistView::Live => {}
@@ -235,38 +274,20 @@ impl LivePlaylist {
             _ => text.push_str("#EXT-X-PLAYLIST-TYPE:EVENT\n#EXT-X-START:TIME-OFFSET=0,PRECISE=YES\n"),
         }
         text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
-        for segment in segments.iter() {
-            // One tag per counted discontinuity (RFC 8216, section 6.2.1): a skip may have passed several.
-            while discontinuities < segment.discontinuities {
-                text.push_str("#EXT-X-DISCONTINUITY\n");
-                discontinuities += 1;
-            }
-            let start_ms = self.channel.wall_ms_at(ChannelMs(segment.start.as_ms_rounded()));
-            let date_time = Timestamp::from_millisecond(start_ms.0).map(format_timestamp).unwrap_or_default();
-            let seconds = (segment.end - segment.start).as_seconds();
-            let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
-            let _ = writeln!(text, "{}{query}", segment_name(segment.programme_start_ms, segment.index));
-        }
-        if is_complete {
-            text.push_str("#EXT-X-ENDLIST\n");
-        }
-        text
     }
-}
 
-/// The format of a channel's segments.
-pub const SEGMENT_FORMAT: SegmentFormat = SegmentFormat::MpegTs;
-
-/// The file name of a segment.
-fn segment_name(programme_start_ms: ChannelMs, index: usize) -> String {
-    format!("{}-{index:05}.{}", programme_start_ms.0, SEGMENT_FORMAT.extension())
-}
-
-/// The segment a file name refers to; None for every name this program does not write itself.
-pub fn parse_segment_name(text: &str) -> Option<(ChannelMs, usize)> {
-    let (programme_start, index) = text.strip_suffix(SEGMENT_FORMAT.extension())?.strip_suffix('.')?.split_once('-')?;
-    let parsed = (ChannelMs(programme_start.parse().ok()?), index.parse().ok()?);
-    (segment_name(parsed.0, parsed.1) == text).then_some(parsed)
+    /// The init segment of a segment in fMP4.
+    fn init_of(&self, track: &LiveTrack, segment: &LiveSegment) -> Option<(TrackKind, InitId)> {
+        let kind = track.kind()?;
+        let init = match kind {
+            TrackKind::Audio => audio_init(),
+            TrackKind::Video => {
+                let definition = &self.channel.definition;
+                video_init(&definition.item_of(&definition.programme_at(segment.programme_start_ms)?).video_format)
+            }
+        };
+        Some((kind, InitId::of(&init)))
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@ use super::mpegts::clock_jumps::ClockSection;
 use super::time::{FrameRate, round_to_ms};
 
 mod language;
+mod track_language;
 
 pub use language::{language_tag, terminology_code};
+pub use track_language::TrackLanguage;
 
 /// Raised whenever the meaning of a cached probe changes.
 pub const PROBE_VERSION: u32 = 6;

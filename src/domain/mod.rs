@@ -43,6 +43,7 @@ pub mod ingest;
 pub mod library;
 pub mod lineup;
 pub mod listing;
+pub mod live_cmaf;
 pub mod live_window;
 pub mod m3u;
 pub mod media;

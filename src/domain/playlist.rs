@@ -29,7 +29,7 @@ pub fn subtitle_grid(grid: &Grid) -> Grid {
 }
 
 /// `EXT-X-VERSION`: 7 is the version of RFC 8216, which defines fMP4 segments.
-fn version(format: SegmentFormat) -> u8 {
+pub fn version(format: SegmentFormat) -> u8 {
     if format == SegmentFormat::Fmp4 { 7 } else { 6 }
 }
 

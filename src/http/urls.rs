@@ -62,6 +62,11 @@ impl<'a> ResourceUrls<'a> {
         self.external_path(format_args!("/api/livetv/watch/{channel}/live.m3u8"))
     }
 
+    /// The multivariant playlist of a channel in fMP4.
+    pub fn live_multivariant(self, channel: u32) -> String {
+        self.external_path(format_args!("/api/livetv/watch/{channel}/index.m3u8"))
+    }
+
     /// A channel's logo: its own URL without credentials, or the logo this server generates.
     pub fn logo(self, channel: &Channel) -> String {
         self.logo_url(channel.settings.logo_url.as_deref(), channel.id).to_string()

@@ -33,7 +33,7 @@ const SERVICE_ROOMS: [(&str, &[&str]); 16] = [
     ("sessions", &["background_tasks", "accounts", "library", "media", "renditions"]),
     ("channels", &["background_tasks", "clock", "accounts", "library", "media", "renditions"]),
     ("ingest", &["background_tasks", "clock", "renditions", "channels"]),
-    ("live", &["background_tasks", "clock", "events", "accounts", "renditions", "channels", "ingest"]),
+    ("live", &["background_tasks", "clock", "events", "accounts", "media", "renditions", "channels", "ingest"]),
     ("recordings", &["background_tasks", "clock", "events", "accounts", "channels", "ingest", "live"]),
     ("library_watcher", &["background_tasks", "events", "library", "media", "progress"]),
     ("playback", &["renditions", "sessions", "live"]),

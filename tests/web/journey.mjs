@@ -14,6 +14,7 @@ import { home } from "./home.mjs";
 import { createKit } from "./kit.mjs";
 import { slowNetwork } from "./slow-network.mjs";
 import { live } from "./live.mjs";
+import { liveLanguages } from "./live-languages.mjs";
 import { renditions } from "./renditions.mjs";
 import { startDemo } from "./program.mjs";
 import { setUp } from "./setup.mjs";
@@ -34,7 +35,7 @@ try {
   firstKit = await createKit({ browser, server, shots });
   await setUp(firstKit);
   const openPage = (name, viewport, of = server, storageState = undefined) => createKit({ browser, server: of, shots, name, viewport, storageState });
-  for (const screen of [films, books, home, renditions, guide, live, admin, access, account]) {
+  for (const screen of [films, books, home, renditions, guide, live, liveLanguages, admin, access, account]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(firstKit, openPage);
     firstKit.assertClean();
   }

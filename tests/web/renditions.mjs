@@ -1,10 +1,8 @@
 // What a browser decodes in segments, and the choice of languages within a session.
 
 import assert from "node:assert/strict";
+import { TONES, shownCues as shownPageCues, waitForTone as waitForPageTone, watchPlayback } from "./audible.mjs";
 import { waitUntil } from "./program.mjs";
-
-/** A tone per language, Hz: which one is audible tells which track plays. */
-const TONES = { English: 440, German: 880 };
 
 const CUES = (words) => `WEBVTT
 
@@ -135,45 +133,13 @@ export async function renditions(kit) {
     assert.ok(capabilities.audioRenditions && capabilities.textRenditions);
     await waitUntilPlaying("video", 5);
   });
-  /** The frequency that is loudest in the audio of the page, Hz. */
-  const findTone = () => page.evaluate(() => {
-    if (!window.analyser) {
-      const context = new AudioContext();
-      window.analyser = new AnalyserNode(context, { fftSize: 4096 });
-      context.createMediaElementSource(document.querySelector("video")).connect(window.analyser).connect(context.destination);
-    }
-    const { analyser } = window;
-    const loudness = new Float32Array(analyser.frequencyBinCount);
-    analyser.getFloatFrequencyData(loudness);
-    const loudest = loudness.indexOf(Math.max(...loudness));
-    return loudest * analyser.context.sampleRate / analyser.fftSize;
-  });
-  const waitForTone = (language) => waitUntil(`the audio is ${language}`, async () => Math.abs((await findTone()) - TONES[language]) < 25);
+  const waitForTone = (language) => waitForPageTone(page, language);
   const chosen = (menu) => page.getByLabel(menu).evaluate((select) => select.selectedOptions[0].textContent);
-  const shownCues = () => page.evaluate(() => [...document.querySelector("video").textTracks]
-    .flatMap((track) => (track.mode === "showing" ? [...track.activeCues ?? []].map(({ text }) => text) : [])));
+  const shownCues = () => shownPageCues(page);
   /** Does something; asserts that no session was started and that playback neither waited nor jumped. */
   const withoutInterruption = async (work) => {
     const before = sessionIds().length;
-    await page.evaluate(() => {
-      const video = document.querySelector("video");
-      window.watch = { waits: 0, longest: 0 };
-      let last = [performance.now(), video.currentTime];
-      window.onWait = () => { window.watch.waits += 1; };
-      video.addEventListener("waiting", window.onWait);
-      video.addEventListener("seeking", window.onWait);
-      window.watchTimer = setInterval(() => {
-        const now = [performance.now(), video.currentTime];
-        window.watch.longest = Math.max(window.watch.longest, Math.abs((now[0] - last[0]) / 1000 - (now[1] - last[1])));
-        last = now;
-      }, 100);
-    });
-    await work();
-    const { waits, longest } = await page.evaluate(() => {
-      clearInterval(window.watchTimer);
-      for (const name of ["waiting", "seeking"]) document.querySelector("video").removeEventListener(name, window.onWait);
-      return window.watch;
-    });
+    const { waits, longest } = await watchPlayback(page, work);
     assert.deepEqual([waits, sessionIds().length], [0, before], "neither a wait nor a new session");
     assert.ok(longest < 0.5, `playback jumped by ${longest} s`);
     return longest;

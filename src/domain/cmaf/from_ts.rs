@@ -109,7 +109,30 @@ pub fn convert_segment(
     position: SegmentPosition,
     config: Option<&TrackConfig>,
 ) -> Result<CmafSegment, ConversionError> {
-    let track = match (&ElementaryStream::read_all(segment)[..], config) {
+    convert_streams(&ElementaryStream::read_all(segment), position, config)
+}
+
+/// Converts one track of a segment that may have several, like [`convert_segment`].
+///
+/// # Errors
+/// As [`convert_segment`].
+pub fn convert_track(
+    segment: &[u8],
+    kind: TrackKind,
+    position: SegmentPosition,
+    config: Option<&TrackConfig>,
+) -> Result<CmafSegment, ConversionError> {
+    let mut streams = ElementaryStream::read_all(segment);
+    streams.retain(|stream| stream.kind == kind);
+    convert_streams(&streams, position, config)
+}
+
+fn convert_streams(
+    streams: &[ElementaryStream],
+    position: SegmentPosition,
+    config: Option<&TrackConfig>,
+) -> Result<CmafSegment, ConversionError> {
+    let track = match (streams, config) {
         ([], None) => return Err(ConversionError::NoPackets),
         ([], Some(config)) => ConvertedTrack::without_samples(config.clone(), position.end),
         ([stream], config) => ConvertedTrack::read(stream, position.end, config)?,

@@ -62,7 +62,8 @@ proptest! {
             let segment = on.next().unwrap();
             prop_assert!(segment.start <= at.to_ticks() && at.to_ticks() < segment.end, "{segment:?} at {at:?}");
             prop_assert_eq!(segment.programme_start_ms, guide.start_ms);
-            prop_assert_eq!(parse_segment_name(&segment_name(segment.programme_start_ms, segment.index)), Some((segment.programme_start_ms, segment.index)));
+            let asset = LiveAsset::Segment(LiveTrack::Muxed, segment.programme_start_ms, segment.index);
+            prop_assert_eq!(LiveAsset::parse(&asset.name()), Some(asset));
             let mut before = segment;
             for segment in on.take(30) {
                 prop_assert_eq!((segment.start, segment.media_sequence), (before.end, before.media_sequence + 1));
@@ -95,7 +96,7 @@ proptest! {
             prop_assert!(before.len() >= MIN_LIVE_SEGMENTS);
             let length = before.last().unwrap().end - before[0].start;
             prop_assert!(length >= Ticks::from_ms(11_000));
-            let text = playlist(&definition, PlaylistView::Live, 3, now).render("?st=g");
+            let text = playlist(&definition, PlaylistView::Live, 3, now).render(&LiveTrack::Muxed, "?st=g");
             let parsed = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
             prop_assert_eq!(parsed.media_sequence, before[0].media_sequence);
             prop_assert_eq!(parsed.segments.len(), before.len());
@@ -111,15 +112,72 @@ proptest! {
 fn a_list_reads_as_players_expect_it() {
     let all = items(4, 3).iter().filter(|item| item.title == "0" || item.title == "1").cloned().collect();
     let definition = ScheduleDefinition::new(START, plain_request(1, ScheduleMode::Sequential, all));
-    let text = playlist(&definition, PlaylistView::Live, 2, START + 40_000).render("?st=g");
+    let text = playlist(&definition, PlaylistView::Live, 2, START + 40_000).render(&LiveTrack::Muxed, "?st=g");
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn all_tracks_have_the_same_segments_and_discontinuities() {
+    let definition = channel(ScheduleMode::Sequential, 3, 5);
+    let list = playlist(&definition, PlaylistView::From(START), 3, START + 400_000);
+    let [de, en] = ["de", "en"].map(|tag| crate::domain::media::TrackLanguage::from_text(tag).unwrap());
+    let tracks = [LiveTrack::Muxed, LiveTrack::Video, LiveTrack::Audio(de), LiveTrack::Text(en)];
+    let texts = tracks.map(|track| (list.render(&track, "?st=g"), track));
+    // Without names of files, and without versions.
+    let timeline = |text: &str| {
+        let lines =
+            text.lines().filter(|line| !line.starts_with("#EXT-X-MAP:") && !line.starts_with("#EXT-X-VERSION:"));
+        lines.filter(|line| line.starts_with('#')).collect::<Vec<_>>().join("\n")
+    };
+    for (text, track) in &texts {
+        assert_eq!(timeline(text), timeline(&texts[0].0), "{track:?}");
+        let names = text.lines().filter(|line| !line.starts_with('#'));
+        for (name, segment) in names.zip(list.segments.iter()) {
+            let asset = LiveAsset::Segment(track.clone(), segment.programme_start_ms, segment.index);
+            assert_eq!(LiveAsset::parse(name.strip_suffix("?st=g").unwrap()), Some(asset));
+        }
+    }
+    let maps = |text: &str| text.lines().filter(|line| line.starts_with("#EXT-X-MAP:")).count();
+    // Each item has another size.
+    let programmes = definition.programmes_between(START, START + 400_000).count();
+    let listed = list.segments.chunk_by(|one, next| one.programme_start_ms == next.programme_start_ms).count();
+    assert_eq!(texts.each_ref().map(|(text, _)| maps(text)), [0, listed, 1, 0]);
+    assert!(listed >= 3 && programmes - listed <= 1);
+    let map = texts[1].0.lines().find(|line| line.starts_with("#EXT-X-MAP:")).unwrap();
+    let name = map.strip_prefix("#EXT-X-MAP:URI=\"").unwrap().strip_suffix("?st=g\"").unwrap();
+    assert!(matches!(LiveAsset::parse(name), Some(LiveAsset::Init(TrackKind::Video, _))), "{map}");
+}
+
+#[test]
+fn a_lineup_in_fmp4_reads_as_players_expect_it() {
+    use crate::domain::media::TrackLanguage;
+    use crate::domain::schedule::ItemLanguages;
+    let tags = |text: &str| text.split(' ').filter_map(TrackLanguage::from_text).collect::<Vec<_>>().into_iter();
+    let with_languages = |(item, (audio, text)): (&Arc<ScheduleItem>, (&str, &str))| {
+        let languages = ItemLanguages::from_tracks(tags(audio), tags(text)).map(Box::new);
+        ScheduleItem { languages, ..ScheduleItem::clone(item) }
+    };
+    let languages = [("en de", "de"), ("en", ""), ("", "")];
+    let all = assign_ids(items(3, 2).iter().zip(languages).map(with_languages).collect());
+    let mut channel = crate::domain::channel::tests::channel(1);
+    channel.definition = ScheduleDefinition::new(START, plain_request(1, ScheduleMode::Sequential, all));
+    insta::assert_snapshot!(render_multivariant(&channel, "?st=g"), @r#"
+    #EXTM3U
+    #EXT-X-VERSION:7
+    #EXT-X-INDEPENDENT-SEGMENTS
+    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="en",DEFAULT=YES,AUTOSELECT=YES,LANGUAGE="en",CHANNELS="2",URI="audio-en.m3u8?st=g"
+    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="de",DEFAULT=NO,AUTOSELECT=YES,LANGUAGE="de",CHANNELS="2",URI="audio-de.m3u8?st=g"
+    #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subs",NAME="de",DEFAULT=NO,AUTOSELECT=YES,FORCED=NO,LANGUAGE="de",URI="text-de.m3u8?st=g"
+    #EXT-X-STREAM-INF:BANDWIDTH=2992000,AVERAGE-BANDWIDTH=2960000,CODECS="avc3.640020,mp4a.40.2",RESOLUTION=1280x720,AUDIO="audio",SUBTITLES="subs"
+    video.m3u8?st=g
+    "#);
 }
 
 #[test]
 fn past_playlists_are_vod_and_current_ones_are_events() {
     let definition = channel(ScheduleMode::Shuffle, 4, 3);
     let now = START + 600_000;
-    let list = |view| playlist(&definition, view, 3, now).render("");
+    let list = |view| playlist(&definition, view, 3, now).render(&LiveTrack::Muxed, "");
     let past = list(PlaylistView::Between(now - 120_000, now - 60_000));
     assert!(past.contains("PLAYLIST-TYPE:VOD") && past.ends_with("#EXT-X-ENDLIST\n"), "{past}");
     let going = list(PlaylistView::From(now - 120_000));

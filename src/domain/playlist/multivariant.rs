@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::attributes::{push_quoted, push_quoted_if, push_start_tag, with_grant};
 use super::rendition_tags::{GroupMember, MediaType, apply_group_rules};
-use super::{PlaylistTrack, version};
+use super::{PlaylistTrack, SessionAsset, version};
 use crate::domain::closed_captions::CaptionChannel;
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::FrameRate;
@@ -17,6 +17,9 @@ const CAPTION_GROUP: &str = "cc";
 const DESCRIBES_VIDEO: &str = "public.accessibility.describes-video";
 const FOR_HEARING_IMPAIRED: &str =
     "public.accessibility.transcribes-spoken-dialog,public.accessibility.describes-music-and-sound";
+
+/// The URI of a playlist.
+type UriOf<'a> = &'a dyn Fn(SessionAsset) -> String;
 
 /// The multivariant playlist (`index.m3u8`). Players that do not measure bandwidth first begin with the first variant.
 ///
@@ -148,15 +151,20 @@ fn instream_id(channel: CaptionChannel) -> Option<String> {
 }
 
 impl<'a> MultivariantPlaylist<'a> {
-    /// The playlist, with `grant` in every URI.
+    /// The playlist of a session, with `grant` in every URI.
     pub fn render(&self, grant: &str) -> String {
+        self.render_with(&|asset| with_grant(&asset.name(), grant))
+    }
+
+    /// The playlist with these URIs.
+    pub fn render_with(&self, uri: UriOf) -> String {
         let mut text = format!("#EXTM3U\n#EXT-X-VERSION:{}\n", self.version());
         if self.is_independent {
             text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
         }
         push_start_tag(&mut text, self.start_seconds);
-        self.push_audio(&mut text, grant);
-        self.push_subtitles(&mut text, grant);
+        self.push_audio(&mut text, uri);
+        self.push_subtitles(&mut text, uri);
         self.push_captions(&mut text);
         let groups: Vec<Option<&AudioGroup>> = match self.audio_groups {
             [] => vec![None],
@@ -164,13 +172,11 @@ impl<'a> MultivariantPlaylist<'a> {
         };
         for group in groups {
             match (self.variants, group) {
-                ([], Some(group)) => self.push_audio_variant(&mut text, group, grant),
-                (variants, _) => {
-                    variants.iter().for_each(|variant| self.push_variant(&mut text, variant, group, grant))
-                }
+                ([], Some(group)) => self.push_audio_variant(&mut text, group, uri),
+                (variants, _) => variants.iter().for_each(|variant| self.push_variant(&mut text, variant, group, uri)),
             }
         }
-        self.variants.iter().for_each(|variant| push_iframe_variant(&mut text, variant, grant));
+        self.variants.iter().for_each(|variant| push_iframe_variant(&mut text, variant, uri));
         text
     }
 
@@ -180,7 +186,7 @@ impl<'a> MultivariantPlaylist<'a> {
         if has_services { 7 } else { version(self.format) }
     }
 
-    fn push_audio(&self, text: &mut String, grant: &str) {
+    fn push_audio(&self, text: &mut String, uri: UriOf) {
         let member = |audio: &AudioRendition| {
             let member = GroupMember::new(MediaType::Audio, &audio.name, audio.language.as_deref());
             member.with_characteristics(audio.describes_video.then_some(DESCRIBES_VIDEO))
@@ -193,14 +199,14 @@ impl<'a> MultivariantPlaylist<'a> {
                 push_quoted(text, "CHANNELS", &encoding.channels);
                 // Without a URI, it is in the playlist of the variant itself.
                 let is_in_variant = self.variants.is_empty() && member.is_default();
-                let uri = (!is_in_variant).then(|| with_grant(&encoding.track.playlist_name(), grant));
-                push_quoted_if(text, "URI", uri.as_deref());
+                let own_uri = (!is_in_variant).then(|| uri(SessionAsset::Playlist(encoding.track)));
+                push_quoted_if(text, "URI", own_uri.as_deref());
                 text.push('\n');
             }
         }
     }
 
-    fn push_subtitles(&self, text: &mut String, grant: &str) {
+    fn push_subtitles(&self, text: &mut String, uri: UriOf) {
         let member = |subtitle: &SubtitleRendition| {
             let member = GroupMember::new(MediaType::Subtitles, &subtitle.name, subtitle.language.as_deref());
             let characteristics = subtitle.is_hearing_impaired.then_some(FOR_HEARING_IMPAIRED);
@@ -210,7 +216,7 @@ impl<'a> MultivariantPlaylist<'a> {
         apply_group_rules(&mut members, self.subtitles.iter().position(|subtitle| subtitle.is_default));
         for (n, member) in members.iter().enumerate() {
             member.push_tag(text, SUBTITLE_GROUP);
-            push_quoted(text, "URI", &with_grant(&PlaylistTrack::Subtitles(n).playlist_name(), grant));
+            push_quoted(text, "URI", &uri(SessionAsset::Playlist(PlaylistTrack::Subtitles(n))));
             text.push('\n');
         }
     }
@@ -238,7 +244,7 @@ impl<'a> MultivariantPlaylist<'a> {
         self.audio.iter().position(|audio| audio.is_default).unwrap_or_default()
     }
 
-    fn push_variant(&self, text: &mut String, variant: &Variant, group: Option<&AudioGroup>, grant: &str) {
+    fn push_variant(&self, text: &mut String, variant: &Variant, group: Option<&AudioGroup>, uri: UriOf) {
         let encodings = group.map_or(&[][..], |group| &group.encodings);
         let (audio_peak, audio_average) = highest_rates(encodings);
         let average = variant.average_bandwidth.saturating_add(audio_average);
@@ -250,17 +256,17 @@ impl<'a> MultivariantPlaylist<'a> {
             let _ = write!(text, ",FRAME-RATE={:.3}", rate.as_f64());
         }
         self.push_groups(text, group);
-        let _ = writeln!(text, "\n{}", with_grant(&variant.track.playlist_name(), grant));
+        let _ = writeln!(text, "\n{}", uri(SessionAsset::Playlist(variant.track)));
     }
 
     /// The variant of a group without video.
-    fn push_audio_variant(&self, text: &mut String, group: &AudioGroup, grant: &str) {
+    fn push_audio_variant(&self, text: &mut String, group: &AudioGroup, uri: UriOf) {
         let Some(default) = group.encodings.get(self.default_audio()) else { return };
         let (peak, average) = highest_rates(&group.encodings);
         push_stream_inf(text, peak, average);
         push_quoted(text, "CODECS", &join_codecs(None, &group.encodings));
         self.push_groups(text, Some(group));
-        let _ = writeln!(text, "\n{}", with_grant(&default.track.playlist_name(), grant));
+        let _ = writeln!(text, "\n{}", uri(SessionAsset::Playlist(default.track)));
     }
 
     fn push_groups(&self, text: &mut String, audio: Option<&AudioGroup>) {
@@ -296,12 +302,12 @@ fn push_video_attributes(text: &mut String, variant: &Variant) {
 }
 
 /// `EXT-X-I-FRAME-STREAM-INF` (section 4.4.6.3), which is independent of all other variants.
-fn push_iframe_variant(text: &mut String, variant: &Variant, grant: &str) {
+fn push_iframe_variant(text: &mut String, variant: &Variant, uri: UriOf) {
     let Some(bandwidth) = variant.iframe_bandwidth else { return };
     let _ = write!(text, "#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH={}", bandwidth.max(1));
     push_quoted_if(text, "CODECS", variant.codecs.as_deref());
     push_video_attributes(text, variant);
-    push_quoted(text, "URI", &with_grant(&variant.track.iframe_playlist_name(), grant));
+    push_quoted(text, "URI", &uri(SessionAsset::IFramePlaylist(variant.track)));
     text.push('\n');
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::breaks::BreakPosition;
 use super::item_description::ItemDescription;
+use super::item_languages::ItemLanguages;
 use super::segmentation::{Segmentation, VideoFormat};
 
 /// One file of a revision with its length frozen: a file that changes later does not move what follows it.
@@ -30,6 +31,9 @@ pub struct ScheduleItem {
     /// From its NFO file when the item was measured; None without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Box<ItemDescription>>,
+    /// Of its tracks when the item was measured; None without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub languages: Option<Box<ItemLanguages>>,
 }
 
 impl ScheduleItem {

@@ -19,6 +19,7 @@ pub mod breaks;
 mod cycles;
 mod item;
 mod item_description;
+mod item_languages;
 mod order;
 mod order_cache;
 mod programme_iter;
@@ -27,6 +28,7 @@ pub mod segmentation;
 
 pub use item::{ScheduleItem, ScheduleItems, assign_ids};
 pub use item_description::ItemDescription;
+pub use item_languages::{ItemLanguages, LineupLanguages};
 pub use order::MAX_CYCLE_PROGRAMMES;
 pub use order_cache::OrderCache;
 pub use programme_iter::{ProgrammeCursor, ProgrammeIter};

@@ -14,6 +14,10 @@ const SLATE_SEGMENT: Ticks = Ticks::from_ms(2000);
 /// A last segment shorter than this joins the one before.
 const MIN_LAST_SEGMENT: Ticks = Ticks::from_ms(300);
 
+/// Size of a slate for times without video, pixels, and the shortest side that video has.
+const SLATE_SIZE: (u32, u32) = (1280, 720);
+const MIN_SIDE: u32 = 16;
+
 /// The segments of an item that is aired whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "by")]
@@ -52,6 +56,21 @@ pub struct VideoFormat {
     /// Profile and pixel aspect of copied video, empty for encoded video.
     #[serde(rename = "kind", default, skip_serializing_if = "String::is_empty")]
     pub profile_and_aspect: String,
+}
+
+impl VideoFormat {
+    /// Size in pixels; that of a slate if it is unknown.
+    pub fn coded_size(&self) -> (u32, u32) {
+        let side = |side: u32, default: u32| if side < MIN_SIDE { default } else { side };
+        (side(self.width, SLATE_SIZE.0), side(self.height, SLATE_SIZE.1))
+    }
+
+    /// Width to height of a pixel of copied video, if it is not square.
+    pub fn pixel_aspect(&self) -> Option<(u32, u32)> {
+        let (_, aspect) = self.profile_and_aspect.rsplit_once(' ')?;
+        let (num, den) = aspect.split_once(':')?;
+        Some((num.parse().ok()?, den.parse().ok()?))
+    }
 }
 
 impl Default for Segmentation {

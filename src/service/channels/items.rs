@@ -89,7 +89,7 @@ impl Service {
             let measured = channel_item::measure(self, &path, output).await?;
             Ok((measured, self.library.describe_patiently(&source).await))
         };
-        let (MeasuredItem { duration_ms, segmentation, video_format, breaks }, nfo) =
+        let (MeasuredItem { duration_ms, segmentation, video_format, breaks, languages }, nfo) =
             measurement.await.map_err(|fault: Error| item_fault(fault.code.as_str(), &fault.message))?;
         if duration_ms < MIN_DURATION_MS {
             return Err(item_fault(Code::UnplayableMedia.as_str(), "its duration is unknown or less than 0.5 s"));
@@ -98,7 +98,18 @@ impl Service {
         // A title in the request is the name; the NFO file adds the rest.
         let description = nfo.map(|nfo| Box::new(ItemDescription::from_nfo(nfo, requested.title.is_none())));
         let weight = requested.weight;
-        Ok(ScheduleItem { id: 0, title, duration_ms, weight, path, segmentation, video_format, breaks, description })
+        Ok(ScheduleItem {
+            id: 0,
+            path,
+            title,
+            duration_ms,
+            weight,
+            segmentation,
+            video_format,
+            breaks,
+            description,
+            languages: languages.map(Box::new),
+        })
     }
 
     /// The files of a requested item: itself, or the files of a folder in natural order.

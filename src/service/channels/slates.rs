@@ -67,8 +67,9 @@ impl Slates {
         format: &VideoFormat,
         content: &SlateContent,
     ) -> Result<Arc<StillImage>> {
-        let even_side = |side: u32, default: u32| if side < 16 { default } else { side.min(4096) & !1 };
-        let size = (even_side(format.width, 1280), even_side(format.height, 720));
+        let (width, height) = format.coded_size();
+        let even_side = |side: u32| side.min(4096) & !1;
+        let size = (even_side(width), even_side(height));
         let key = (size, content.clone());
         let cell = {
             let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);

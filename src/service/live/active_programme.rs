@@ -7,12 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::open_rendition::{OpenRendition, OpenTracks};
 use super::{MAX_ADMISSION_WAIT, ScheduledSegment, find_or_add_programme, retry_when_busy};
 use crate::domain::channel::{Channel, OutputSettings};
+use crate::domain::media::TrackLanguage;
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;
-use crate::engine::segment_cache::StoredSegment;
-use crate::engine::{Backend, RenditionSpec, RunError};
+use crate::domain::subtitles::Cue;
+use crate::engine::RunError;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::renditions::encode_slots::AdmissionRequest;
@@ -51,10 +53,9 @@ enum ProgrammeState {
 }
 
 struct OpenItem {
-    spec: Arc<RenditionSpec>,
-    backend: Arc<dyn Backend>,
-    rendition_name: Arc<str>,
-    lease: Option<Arc<Lease>>,
+    /// With its video and its default audio.
+    main: OpenRendition,
+    tracks: OpenTracks,
     /// The channel's output settings when the file was opened.
     output: Arc<OutputSettings>,
 }
@@ -114,7 +115,9 @@ impl ActiveProgramme {
 
     /// Whether it has a lease.
     pub(super) fn is_leased(&self) -> bool {
-        self.state.try_lock().is_ok_and(|state| matches!(&*state, ProgrammeState::Ready(item) if item.lease.is_some()))
+        self.state
+            .try_lock()
+            .is_ok_and(|state| matches!(&*state, ProgrammeState::Ready(item) if item.main.lease.is_some()))
     }
 
     /// Whether it is made for these output settings. One that is not open yet will be.
@@ -125,7 +128,7 @@ impl ActiveProgramme {
     /// Reports a finished segment to the run as the clock's position; the run works ahead of it. Starts no run.
     pub(super) fn report_position(&self, index: usize) {
         let lease = match self.state.try_lock().as_deref() {
-            Ok(ProgrammeState::Ready(OpenItem { lease: Some(lease), .. })) => lease.clone(),
+            Ok(ProgrammeState::Ready(OpenItem { main: OpenRendition { lease: Some(lease), .. }, .. })) => lease.clone(),
             _ => return,
         };
         if self.last_reported.swap(index, Ordering::Relaxed) != index {
@@ -133,59 +136,93 @@ impl ActiveProgramme {
         }
     }
 
-    /// A segment of the programme and its ETag; None when the item cannot be shown.
+    /// A segment of the programme and its ETag, with the audio of a language alone if one is given and the item has it; None
+    /// when the item cannot be shown.
     pub(super) async fn make_segment(
         &self,
         service: &Service,
         channel: &Channel,
         segment: &ScheduledSegment,
+        language: Option<&TrackLanguage>,
     ) -> Result<Option<(Bytes, Arc<str>)>> {
         self.touch();
         self.last_segment.store(segment.last_item_index, Ordering::Relaxed);
-        let (runs, index) = (service.renditions.runs(), segment.item_index);
+        if let Some(language) = language
+            && let Some(made) = self.make_audio(service, channel, segment, language).await?
+        {
+            return Ok(Some(made));
+        }
+        let runs = service.renditions.runs();
         let mut state = self.open(service, channel, &segment.programme).await?;
         let ProgrammeState::Ready(item) = &mut *state else { return Ok(None) };
-        let source = item.spec.source.clone();
-        // While there is a lease, stored segments are requested through it as well: this is how a run learns how far its
-        // readers are.
-        let stored = match item.lease {
-            None => runs.stored_segment(&item.rendition_name, index).await,
-            Some(_) => None,
-        };
-        let supply = match stored {
-            Some(stored) => SegmentSupply::Stored(stored),
-            None => SegmentSupply::Leased(self.take_lease(item, service, channel.id)?),
-        };
+        let source = item.main.spec.source.clone();
+        let take_lease = |main: &mut OpenRendition| self.take_lease(main, service, channel.id);
+        let supply = item.main.supply(service, segment.item_index, take_lease).await?;
         drop(state);
-        let made_by = match &supply {
-            SegmentSupply::Leased(lease) => Some(lease.clone()),
-            SegmentSupply::Stored(_) => None,
-        };
-        let fetch = async {
-            let StoredSegment { content, etag } = match supply {
-                SegmentSupply::Stored(stored) => stored,
-                SegmentSupply::Leased(lease) => lease.segment(index).await?,
-            };
-            Ok::<_, RunError>((content.read_all(&source).await?, etag))
-        };
-        let wait = service.config.limits.segment_wait;
-        let made = tokio::time::timeout(wait, fetch).await;
+        let made_by = supply.lease().cloned();
+        let made = supply.fetch(service, &source, segment.item_index).await;
         self.touch();
-        match made {
-            Ok(Ok(made)) => Ok(Some(made)),
+        match made? {
+            Ok(made) => Ok(Some(made)),
             // The file is shorter than its header says; the segments before still play.
-            Ok(Err(RunError::SourceEnded)) => Ok(None),
+            Err(RunError::SourceEnded) => Ok(None),
             // Another viewer needed its share of the encode slots.
-            Ok(Err(_)) if made_by.is_some_and(|lease| lease.was_withdrawn()) => Err(runs.busy_error()),
-            Ok(Err(error)) => {
+            Err(_) if made_by.is_some_and(|lease| lease.was_withdrawn()) => Err(runs.busy_error()),
+            Err(error) => {
                 let item = channel.definition.item_of(&segment.programme);
                 tracing::warn!(channel.id = channel.id, media.path = item.path, %error, "a slate is aired instead");
                 *self.state.lock().await = ProgrammeState::Broken { until: Instant::now() + RETRY_DELAY };
                 Ok(None)
             }
-            Err(_) => Err(Error::new(Code::SegmentTimeout, format!("segment not ready within {} s", wait.as_secs()))
-                .with_retry_after(2)),
         }
+    }
+
+    /// A segment of audio alone. None if the item's default audio takes its place: the item has no other track in this
+    /// language, or that track cannot be made.
+    async fn make_audio(
+        &self,
+        service: &Service,
+        channel: &Channel,
+        segment: &ScheduledSegment,
+        language: &TrackLanguage,
+    ) -> Result<Option<(Bytes, Arc<str>)>> {
+        let mut state = self.open(service, channel, &segment.programme).await?;
+        let ProgrammeState::Ready(OpenItem { main, tracks, output }) = &mut *state else { return Ok(None) };
+        let source = main.spec.source.clone();
+        let Some(audio) = tracks.audio(service, &main.spec, output, language).await? else { return Ok(None) };
+        let supply = audio.supply(service, segment.item_index, |audio| audio.take_lease(service)).await?;
+        drop(state);
+        match supply.fetch(service, &source, segment.item_index).await? {
+            Ok(made) => Ok(Some(made)),
+            Err(error) => {
+                let (path, tag) = (&source.path, language.as_str());
+                tracing::warn!(channel.id = channel.id, media.path = path, language = tag, %error, "the default audio is aired instead");
+                if let ProgrammeState::Ready(item) = &mut *self.state.lock().await {
+                    item.tracks.remove_audio(language);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// The cues of a text subtitle and the programme's file; None when the item cannot be shown or has none in this language.
+    ///
+    /// # Errors
+    /// Those of [`Subtitles::read_cues`](crate::service::media::subtitles::Subtitles::read_cues).
+    pub(super) async fn read_cues(
+        &self,
+        service: &Service,
+        channel: &Channel,
+        segment: &ScheduledSegment,
+        language: &TrackLanguage,
+    ) -> Result<Option<Arc<Vec<Cue>>>> {
+        self.touch();
+        let mut state = self.open(service, channel, &segment.programme).await?;
+        let ProgrammeState::Ready(OpenItem { main, tracks, .. }) = &mut *state else { return Ok(None) };
+        let Some(location) = tracks.text(service, &main.spec, language).await else { return Ok(None) };
+        let spec = main.spec.clone();
+        drop(state);
+        service.subtitles.read_cues(&spec.source, &spec.media, &location).await.map(Some)
     }
 
     /// Locks the state, and opens the file unless it is open or opening just failed.
@@ -214,8 +251,8 @@ impl ActiveProgramme {
             let backend = service.renditions.backends.choose(&spec).await?.backend;
             let rendition_name = runs::rendition_key(&*backend, &spec);
             *lock(&self.rendition_name) = Some(rendition_name.clone());
-            let output = channel.output.clone();
-            Ok::<_, Error>(OpenItem { spec, backend, rendition_name, lease: None, output })
+            let main = OpenRendition { spec, backend, rendition_name, lease: None };
+            Ok::<_, Error>(OpenItem { main, tracks: OpenTracks::default(), output: channel.output.clone() })
         };
         *state = match opened.await {
             Ok(item) => ProgrammeState::Ready(item),
@@ -234,37 +271,40 @@ impl ActiveProgramme {
     }
 
     /// Takes the lease on behalf of the audience, unless there is one.
-    fn take_lease(&self, item: &mut OpenItem, service: &Service, channel: u32) -> Result<Arc<Lease>> {
-        if let Some(lease) = &item.lease {
+    fn take_lease(&self, main: &mut OpenRendition, service: &Service, channel: u32) -> Result<Arc<Lease>> {
+        if let Some(lease) = &main.lease {
             return Ok(lease.clone());
         }
         let audience = (channel, self.reader.clone());
         let admission = service.live_channels.admission(&audience);
         let viewer = admission.as_ref().map_or(AdmissionRequest::Channel, AdmissionRequest::Admitted);
-        let lease = Arc::new(service.renditions.runs().lease(item.backend.clone(), item.spec.clone(), viewer)?);
+        let lease = Arc::new(service.renditions.runs().lease(main.backend.clone(), main.spec.clone(), viewer)?);
         if let Some(admission) = lease.admission() {
             service.live_channels.admissions().entry(audience).or_insert(admission);
         }
-        item.lease = Some(lease.clone());
+        main.lease = Some(lease.clone());
         Ok(lease)
     }
 
     /// Withdraws the lease; the next request takes a new one. False when there was none.
     pub(super) fn withdraw_lease(&self) -> bool {
         match self.state.try_lock().as_deref_mut() {
-            Ok(ProgrammeState::Ready(item)) => item.lease.take().is_some_and(|lease| lease.withdraw()),
+            Ok(ProgrammeState::Ready(item)) => item.main.lease.take().is_some_and(|lease| lease.withdraw()),
             _ => false,
         }
     }
 
-    /// Drops the lease once the programme's last segment is made, because the next programme needs its encode slot.
+    /// Drops the lease once the programme's last segment is made, because the next programme needs its encode slot; and the
+    /// leases of languages that were left.
     pub(super) fn release_when_complete(&self, service: &Service) {
         if let Ok(mut state) = self.state.try_lock()
             && let ProgrammeState::Ready(item) = &mut *state
-            && item.lease.is_some()
-            && item.is_stored(service, self.last_segment.load(Ordering::Relaxed))
         {
-            item.lease = None;
+            let last_segment = self.last_segment.load(Ordering::Relaxed);
+            if item.main.lease.is_some() && item.main.is_stored(service, last_segment) {
+                item.main.lease = None;
+            }
+            item.tracks.release_unused(service, last_segment);
         }
     }
 }
@@ -288,28 +328,16 @@ pub(super) async fn admit(service: &Arc<Service>, channel: &Channel, segment: &S
         let mut state = active.open(service, channel, &segment.programme).await?;
         let ProgrammeState::Ready(item) = &mut *state else { return Ok(()) };
         // A run makes segments in order, so all between the two were made as well.
-        match item.is_stored(service, segment.item_index) && item.is_stored(service, segment.last_item_index) {
+        let main = &mut item.main;
+        match main.is_stored(service, segment.item_index) && main.is_stored(service, segment.last_item_index) {
             true => Ok(()),
-            false => active.take_lease(item, service, channel.id).map(drop),
+            false => active.take_lease(main, service, channel.id).map(drop),
         }
     };
     let admission = retry_when_busy(service, take_lease);
     match tokio::time::timeout(MAX_ADMISSION_WAIT + OPENING_MARGIN, admission).await {
         Ok(Err(busy)) if busy.code == Code::TranscoderBusy => Err(busy),
         _ => Ok(()),
-    }
-}
-
-/// How to get a segment.
-enum SegmentSupply {
-    Stored(StoredSegment),
-    Leased(Arc<Lease>),
-}
-
-impl OpenItem {
-    /// Whether a segment of the item is stored; the last one counts for those past the end of a file that became shorter.
-    fn is_stored(&self, service: &Service, index: usize) -> bool {
-        service.renditions.runs().has_segment(&self.rendition_name, index.min(self.spec.grid.len() - 1))
     }
 }
 

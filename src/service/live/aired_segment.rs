@@ -6,10 +6,14 @@ use bytes::Bytes;
 
 use super::{MAX_LIVE_LAG_MS, ProgrammeKey, find_or_add_programme, retry_when_busy};
 use crate::domain::channel::Channel;
-use crate::domain::live_window::{self, LiveSegment};
+use crate::domain::live_cmaf::convert_aired;
+use crate::domain::live_window::{self, LiveSegment, LiveTrack};
+use crate::domain::media::TrackLanguage;
 use crate::domain::mpegts::channel_timeline::{TimelineSpan, place_on_timeline};
+use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::{SegmentRanges, Segmentation};
+use crate::domain::subtitles::write_webvtt_segment;
 use crate::domain::time::{ChannelMs, Ticks};
 use crate::engine::TIMELINE_BASE;
 use crate::error::{Code, Error, Result};
@@ -74,6 +78,29 @@ impl ScheduledSegment {
         Self::find(service, channel, (segment.programme_start_ms, segment.index), "").ok()
     }
 
+    /// Its position in its item and on the channel.
+    fn timeline_span(&self, channel: &Channel) -> TimelineSpan {
+        let Self { programme, ranges, index, .. } = self;
+        let skipped_time =
+            channel.clock.as_ref().map_or(Ticks::ZERO, |clock| clock.interval_of(programme.start_ms).skipped_time);
+        TimelineSpan {
+            item_start: ranges.start_in_item() + ranges.segment_start(*index),
+            item_end: ranges.start_in_item() + ranges.segment_end(*index),
+            starts_item: *index == 0,
+            ends_item: ranges.is_last_of_item(*index),
+            base_timestamp: TIMELINE_BASE,
+            item_offset: channel.definition.item_of(programme).segmentation.first_frame_time(),
+            // Skipped time does not advance the timestamps.
+            channel_origin: programme.start_ms.to_ticks() - ranges.start_in_item() - skipped_time,
+            previous_audio_end: None,
+        }
+    }
+
+    /// Its media sequence number before anything was skipped.
+    fn media_sequence(&self) -> u64 {
+        self.programme.media_sequence + self.index as u64
+    }
+
     /// Whether it can be sent at once.
     pub(super) fn is_made(&self, service: &Service) -> bool {
         let is_stored = || {
@@ -89,37 +116,34 @@ pub(super) fn not_on_air_error() -> Error {
     Error::new(Code::AssetNotFound, "this segment is not on air")
 }
 
-/// Makes a segment if it is missing and puts it on the channel's timeline. The caller has checked the right to show the
-/// channel.
+/// Makes a segment if it is missing and puts it on the channel's timeline, as MPEG-TS or one track of it. The caller has
+/// checked the right to show the channel.
 ///
 /// # Errors
-/// `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. An item that cannot be shown is no error: a slate replaces it.
+/// `TRANSCODER_BUSY`, `SEGMENT_TIMEOUT`. An item that cannot be shown is no error: a slate replaces it. Those of
+/// [`Subtitles::read_cues`](crate::service::media::subtitles::Subtitles::read_cues) for text.
 pub async fn air_segment(
     service: &Arc<Service>,
     channel: &Channel,
     segment: &ScheduledSegment,
+    track: &LiveTrack,
 ) -> Result<AiredSegment> {
-    let ScheduledSegment { programme, ranges, index, .. } = segment;
+    if let LiveTrack::Text(language) = track {
+        return air_text(service, channel, segment, language).await;
+    }
+    let ScheduledSegment { programme, index, .. } = segment;
     let item = channel.definition.item_of(programme);
+    let language = match track {
+        LiveTrack::Audio(language) => Some(language),
+        _ => None,
+    };
     let item_segment = if segment.shows_item {
         let active = find_or_add_programme(service, &segment.key)?;
-        retry_when_busy(service, || active.make_segment(service, channel, segment)).await?
+        retry_when_busy(service, || active.make_segment(service, channel, segment, language)).await?
     } else {
         None
     };
-    let span = TimelineSpan {
-        item_start: ranges.start_in_item() + ranges.segment_start(*index),
-        item_end: ranges.start_in_item() + ranges.segment_end(*index),
-        starts_item: *index == 0,
-        ends_item: ranges.is_last_of_item(*index),
-        base_timestamp: TIMELINE_BASE,
-        item_offset: item.segmentation.first_frame_time(),
-        // Skipped time does not advance the timestamps.
-        channel_origin: programme.start_ms.to_ticks()
-            - ranges.start_in_item()
-            - channel.clock.as_ref().map_or(Ticks::ZERO, |clock| clock.interval_of(programme.start_ms).skipped_time),
-        previous_audio_end: None,
-    };
+    let span = segment.timeline_span(channel);
     let is_slate = segment.shows_item && item_segment.is_none();
     let (source, digest) = match item_segment {
         Some((bytes, etag)) => (bytes, etag.trim_matches('"').to_owned()),
@@ -132,8 +156,20 @@ pub async fn air_segment(
     } else {
         Arc::default()
     };
-    let bytes =
-        tokio::task::spawn_blocking(move || place_on_timeline(&source, span, &still)).await.map_err(Error::internal)?;
+    let (kind, sequence) = (track.kind(), segment.media_sequence());
+    let place = move || {
+        let placed = place_on_timeline(&source, span, &still);
+        match kind {
+            None => Ok(placed),
+            Some(kind) => convert_aired(&placed, kind, sequence, span.item_end + span.channel_origin),
+        }
+    };
+    let placed = tokio::task::spawn_blocking(place).await.map_err(Error::internal)?;
+    let bytes = placed.map_err(|cause| {
+        let (path, name) = (&item.path, track.playlist_name());
+        tracing::warn!(channel.id = channel.id, media.path = path, name, %cause, "a segment cannot be converted to CMAF");
+        Error::internal(cause)
+    })?;
     let content_hash = match content == SlateContent::default() {
         true => 0,
         false => {
@@ -141,6 +177,35 @@ pub async fn air_segment(
             u32::from_le_bytes(blake3::hash(text.as_bytes()).as_bytes()[..4].try_into().expect("four"))
         }
     };
-    let etag = format!("\"{digest}-{}-{index}-{content_hash:x}\"", programme.start_ms.0);
+    let track_name = match kind {
+        None => "",
+        Some(TrackKind::Video) => "-v",
+        Some(TrackKind::Audio) => "-a",
+    };
+    let etag = format!("\"{digest}-{}-{index}-{content_hash:x}{track_name}\"", programme.start_ms.0);
     Ok(AiredSegment { bytes: bytes.into(), etag, is_slate })
+}
+
+/// A segment of WebVTT, empty where the item has no text in this language.
+async fn air_text(
+    service: &Arc<Service>,
+    channel: &Channel,
+    segment: &ScheduledSegment,
+    language: &TrackLanguage,
+) -> Result<AiredSegment> {
+    let cues = match segment.shows_item {
+        true => {
+            let active = find_or_add_programme(service, &segment.key)?;
+            active.read_cues(service, channel, segment, language).await?
+        }
+        false => None,
+    };
+    let TimelineSpan { item_start, item_end, item_offset, channel_origin, .. } = segment.timeline_span(channel);
+    let (start, end) = (item_start + item_offset, item_end + item_offset);
+    // Cues keep the times of their file. The map has room for 33 bits (RFC 8216 section 3.5).
+    let file_origin = (channel_origin - item_offset).wrapped();
+    let cues = cues.as_deref().map_or(&[][..], Vec::as_slice);
+    let text = write_webvtt_segment(cues, start.as_seconds(), end.as_seconds(), file_origin);
+    let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..32]);
+    Ok(AiredSegment { bytes: text.into(), etag, is_slate: false })
 }

@@ -232,7 +232,7 @@ pub fn make_ahead(
     let Some(making) = active.start_making_ahead() else { return Ok(None) };
     let (service, channel, segment) = (service.clone(), channel.clone(), segment.clone());
     Ok(Some(tokio::spawn(async move {
-        let made = active.make_segment(&service, &channel, &segment).await;
+        let made = active.make_segment(&service, &channel, &segment, None).await;
         drop(making);
         made.map(drop).inspect_err(|error| {
             tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");

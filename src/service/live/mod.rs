@@ -26,6 +26,7 @@ mod admission;
 mod aired_segment;
 mod likely_zaps;
 mod maintenance;
+mod open_rendition;
 mod state_publisher;
 mod tuner;
 mod warm;

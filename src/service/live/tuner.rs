@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::watch::no_segment_error;
 use super::{MAX_LIVE_LAG_MS, listed_segments, start_maintenance};
 use crate::domain::channel::Channel;
-use crate::domain::live_window::{self, LiveSegment, PlaylistView};
+use crate::domain::live_window::{self, LiveSegment, LiveTrack, PlaylistView};
 use crate::domain::time::{ChannelMs, Ticks};
 use crate::error::{Code, Error, Result};
 use crate::service::channels::{ViewStart, Viewer};
@@ -132,7 +132,7 @@ impl TunerStream {
                 continue;
             };
             let segment_id = (segment.programme_start_ms, segment.index);
-            match super::segment(&self.service, &channel, segment_id, &viewer).await {
+            match super::segment(&self.service, &channel, &LiveTrack::Muxed, segment_id, &viewer).await {
                 Ok(sent) => {
                     (self.sent_until_ticks, self.failure_count) = (Some(segment.end), 0);
                     return Ok(sent.bytes);

@@ -11,7 +11,7 @@ use super::{
     not_on_air_error, retry_when_busy, start_maintenance,
 };
 use crate::domain::channel::Channel;
-use crate::domain::live_window::{CATCHUP_MS, LivePlaylist, MAX_PLAYLIST_MS, PlaylistView};
+use crate::domain::live_window::{CATCHUP_MS, LivePlaylist, LiveTrack, MAX_PLAYLIST_MS, PlaylistView};
 use crate::domain::time::{ChannelMs, WallMs};
 use crate::error::{Code, Error, Result};
 use crate::service::channels::{ViewStart, Viewer};
@@ -221,13 +221,14 @@ async fn list(
     Ok(Some(ChannelPlaylist { playlist, range_ms, first }))
 }
 
-/// A segment of a channel for a viewer, made now if it is missing. The caller has checked the right to show the channel.
+/// A segment of a channel's track for a viewer, made now if it is missing. The caller has checked the right to show the channel.
 ///
 /// # Errors
 /// `ASSET_NOT_FOUND` for one that is not on air yet, or that no playlist names any more; those of [`air_segment`].
 pub async fn segment(
     service: &Arc<Service>,
     channel: &Channel,
+    track: &LiveTrack,
     (programme_start_ms, index): (ChannelMs, usize),
     viewer: &Viewer,
 ) -> Result<AiredSegment> {
@@ -240,7 +241,8 @@ pub async fn segment(
         return Err(Error::new(Code::AssetNotFound, "the channel has no segment with this name"));
     }
     if channel.external.is_some() {
-        let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| index == 0);
+        let has_name = index == 0 && *track == LiveTrack::Muxed;
+        let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| has_name);
         let bytes = found.ok_or_else(not_on_air_error)?;
         let etag = format!("\"e-{}-{}\"", programme_start_ms.0, bytes.len());
         return Ok(AiredSegment { bytes, etag, is_slate: false });
@@ -254,7 +256,7 @@ pub async fn segment(
     if programme_start_ms.to_ticks() + segment.ranges.segment_start(index) > latest_ms.to_ticks() {
         return Err(not_on_air_error());
     }
-    air_segment(service, channel, &segment).await
+    air_segment(service, channel, &segment, track).await
 }
 
 /// Ends a viewer's view; false when there was none. Without viewers, an on-demand channel pauses.

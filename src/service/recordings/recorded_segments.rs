@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::domain::channel::Channel;
-use crate::domain::live_window::{self, LiveSegment};
+use crate::domain::live_window::{self, LiveSegment, LiveTrack};
 use crate::domain::mpegts::timestamp_shift::shift_segment;
 use crate::domain::recording::Recording;
 use crate::domain::time::{ChannelMs, Ticks};
@@ -82,7 +82,7 @@ pub(super) async fn next_step(service: &Arc<Service>, recording: &Recording) -> 
     service.viewers.record_request(channel.id, &Viewer::internal(&recording.id), ViewStart::Unchanged);
     let segment_id = (segment.programme_start_ms, segment.index);
     let scheduled = ScheduledSegment::find(service, &channel, segment_id, &recording.id)?;
-    let aired = live::air_segment(service, &channel, &scheduled).await?;
+    let aired = live::air_segment(service, &channel, &scheduled, &LiveTrack::Muxed).await?;
     Ok(RecordingStep::Segment(RecordedSegment::new(recording, &segment, aired.bytes, aired.is_slate)))
 }
 

@@ -23,6 +23,7 @@ mod audio_groups;
 mod audio_tracks;
 mod burned_subtitles;
 pub mod channel_item;
+pub mod channel_tracks;
 mod cmaf;
 mod converted_copy;
 mod copied_video;

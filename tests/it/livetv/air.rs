@@ -423,7 +423,7 @@ async fn viewers_are_counted_and_an_unwatched_channel_costs_nothing() {
         expect_error(server.get(&format!("{watch}{query}")).send().await.unwrap(), status, code).await;
     }
     expect_error(server.get("/api/livetv/watch/9999").send().await.unwrap(), 404, "CHANNEL_NOT_FOUND").await;
-    for name in ["0-00000.ts", "x.ts", "index.m3u8"] {
+    for name in ["0-00000.ts", "x.ts", "master.m3u8"] {
         let answer = server.get(&format!("{watch}/{name}")).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{name}");
     }

@@ -25,6 +25,7 @@ mod play;
 mod seams;
 mod slates;
 mod ssdp;
+mod tracks;
 mod tuner;
 mod warm;
 

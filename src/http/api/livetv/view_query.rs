@@ -61,6 +61,18 @@ impl ViewQuery {
     }
 }
 
+/// The parameters that select the same view again, each after `&`.
+impl std::fmt::Display for RequestedView {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::Live => Ok(()),
+            Self::StartOver => write!(formatter, "&fromStart=1"),
+            Self::From(at) => write!(formatter, "&at={}", UnixSecondsText(at)),
+            Self::Between(at, end) => write!(formatter, "&at={}&end={}", UnixSecondsText(at), UnixSecondsText(end)),
+        }
+    }
+}
+
 pub fn parse_watch_session(call: &Call) -> Result<Option<&str>> {
     let Some(session) = call.query("watchSession") else { return Ok(None) };
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);

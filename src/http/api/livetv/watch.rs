@@ -10,7 +10,11 @@ use utoipa::IntoParams;
 
 use super::view_query::{UnixSecondsText, ViewParams, ViewQuery, parse_watch_session};
 use crate::domain::channel::Channel;
-use crate::domain::live_window;
+use crate::domain::live_cmaf;
+use crate::domain::live_window::{self, LiveAsset, LiveTrack};
+use crate::domain::mpegts::psi::TrackKind;
+use crate::domain::schedule::LineupLanguages;
+use crate::domain::segment_format::SegmentFormat;
 use crate::http::api::prelude::*;
 use crate::http::api::transcode;
 use crate::service::accounts::random_bytes;
@@ -72,6 +76,7 @@ pub fn grant_resource(call: &Call) -> Option<String> {
 #[utoipa::path(get, path = "/api/livetv/watch/{id}", params(
     ("id" = u32, Path, description = "Channel id"),
     ("wait" = Option<f64>, Query, description = "Hold the request for up to this many seconds, 0 to 15; `Prefer: wait=` is an alternative"),
+    ("format" = Option<String>, Query, description = "`mpeg-ts` (default); `fmp4` for the renditions of `index.m3u8`, which external channels do not have; `auto` for `fmp4` where there are several audio languages or text subtitles to choose from"),
     ViewParams,
     CredentialParams), responses(
     (status = 302, description = "Redirect to the playlist, with a grant in its URL"),
@@ -84,13 +89,19 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let query = ViewQuery::from_request(&call, None)?;
     let session = query.watch_session.unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
     let wait = parse_wait(&call)?.unwrap_or(Duration::ZERO).max(MIN_HOLD);
+    let format = parse_format(&call, &channel)?;
     let viewer = Viewer::new(call.user()?, Some(&session));
     let range_ms = match live::open(&service, channel.clone(), &viewer, query.view, wait).await? {
         Opening::Ready { range_ms } => range_ms,
         Opening::Starting { progress } => return Ok(starting_response(&channel, session, progress)),
     };
     let grant = child_query(&service, &call, &channel, Some(&session))?;
-    let mut location = format!("{}?{grant}", ResourceUrls::from_config(&service.config).live_playlist(channel.id));
+    let urls = ResourceUrls::from_config(&service.config);
+    let playlist = match format {
+        SegmentFormat::Fmp4 => urls.live_multivariant(channel.id),
+        _ => urls.live_playlist(channel.id),
+    };
+    let mut location = format!("{playlist}?{grant}");
     if let Some((start_ms, end_ms)) = range_ms {
         location += &format!("&at={}", UnixSecondsText(start_ms));
         if let Some(end_ms) = end_ms {
@@ -138,48 +149,100 @@ fn starting_response(channel: &Channel, watch_session: String, progress: u8) -> 
     (status = 503, description = "`CHANNEL_UNAVAILABLE`: no segment is ready yet; `TRANSCODER_BUSY`: all encode slots are in use")))]
 pub async fn playlist(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let query = ViewQuery::from_request(&call, Some(START_OVER))?;
-    let session = query.watch_session.as_deref();
-    let viewer = Viewer::new(call.user()?, session);
-    let wait = Duration::from_secs_f64(MAX_HOLD_SECONDS);
-    let mut playlist = live::playlist(&service, channel.clone(), &viewer, query.view, wait).await?;
-    // VLC 3 takes `EXT-X-DISCONTINUITY` for the end of the stream and loses the last 0.4 s of every programme (measured).
-    // Tracks and timestamps continue here, so the tag is only a SHOULD (RFC 8216 section 4.3.2.3), and VLC plays everything
-    // without it.
-    if call.header(USER_AGENT).is_some_and(|name| name.starts_with("VLC/3.")) {
-        playlist.remove_discontinuities();
-    }
-    let text = playlist.render(&format!("?{}", child_query(&service, &call, &channel, session)?));
-    let mut response = transcode::playlist_response(Bytes::from(text));
+    let mut response = media_playlist(&service, call, channel, &LiveTrack::Muxed).await?;
     response.headers_mut().append(VARY, HeaderValue::from_static("user-agent"));
     Ok(response)
 }
 
-/// Media segment of a channel
-#[utoipa::path(get, path = "/api/livetv/watch/{id}/{segment}", params(
+async fn media_playlist(
+    service: &Arc<Service>,
+    call: Call,
+    channel: Arc<Channel>,
+    track: &LiveTrack,
+) -> Result<Response> {
+    let query = ViewQuery::from_request(&call, Some(START_OVER))?;
+    let session = query.watch_session.as_deref();
+    let viewer = Viewer::new(call.user()?, session);
+    let wait = Duration::from_secs_f64(MAX_HOLD_SECONDS);
+    let mut playlist = live::playlist(service, channel.clone(), &viewer, query.view, wait).await?;
+    // VLC 3 takes `EXT-X-DISCONTINUITY` for the end of the stream and loses the last 0.4 s of every programme (measured).
+    // Tracks and timestamps continue here, so the tag is only a SHOULD (RFC 8216 section 4.3.2.3), and VLC plays everything
+    // without it.
+    let is_vlc = || call.header(USER_AGENT).is_some_and(|name| name.starts_with("VLC/3."));
+    if *track == LiveTrack::Muxed && is_vlc() {
+        playlist.remove_discontinuities();
+    }
+    let text = playlist.render(track, &format!("?{}", child_query(service, &call, &channel, session)?));
+    Ok(transcode::playlist_response(Bytes::from(text)))
+}
+
+/// Multivariant playlist of a channel in fMP4
+///
+/// Video, stereo audio and text subtitles are renditions of their own, in up to three languages each: those of the channel's
+/// items. Where an item lacks a language, it has its default audio and no text.
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/index.m3u8", params(
     ("id" = u32, Path, description = "Channel id"),
-    ("segment" = String, Path, description = "Name as in the playlist"),
-    ("watchSession" = Option<String>, Query, description = "Identifies the viewer"),
+    ViewParams,
     CredentialParams), responses(
-    (status = 200, description = "MPEG-TS", content_type = "video/mp2t", body = Vec<u8>),
+    (status = 200, description = "Its media playlists have the same view", content_type = "application/vnd.apple.mpegurl", body = String),
+    (status = 400, description = "`VALIDATION_ERROR`: the channel is external and has only `live.m3u8`"),
+    (status = 403, description = "`RIGHTS_WITHDRAWN`"),
+    (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
+pub async fn multivariant(service: Arc<Service>, call: Call) -> Result<Response> {
+    let channel = channel_of(&service, &call)?;
+    if channel.external.is_some() {
+        return Err(external_format_error());
+    }
+    let query = ViewQuery::from_request(&call, Some(START_OVER))?;
+    let session = query.watch_session.as_deref();
+    let children = format!("?{}{}", child_query(&service, &call, &channel, session)?, query.view);
+    Ok(transcode::playlist_response(live_window::render_multivariant(&channel, &children).into()))
+}
+
+fn external_format_error() -> Error {
+    Error::invalid_field("format", "must be mpeg-ts for an external channel")
+}
+
+/// Media segment of a channel, or a media playlist or an init segment of it in fMP4
+#[utoipa::path(get, path = "/api/livetv/watch/{id}/{asset}", params(
+    ("id" = u32, Path, description = "Channel id"),
+    ("asset" = String, Path, description = "Name as in the playlist: a segment `1795378500000-00450.ts`; in fMP4 `video.m3u8`, `audio-de.m3u8`, `text-de.m3u8`, and the segments and init segments that these name"),
+    ViewParams,
+    CredentialParams), responses(
+    (status = 200, content((Vec<u8> = "video/mp2t"), (Vec<u8> = "video/mp4"), (Vec<u8> = "audio/mp4"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
     (status = 304, description = "The cached segment is still valid"),
     (status = 403, description = "`RIGHTS_WITHDRAWN`"),
-    (status = 404, description = "`ASSET_NOT_FOUND`: no such segment, or it is not on air yet"),
-    (status = 503, description = "`TRANSCODER_BUSY`"),
+    (status = 404, description = "`ASSET_NOT_FOUND`: no such segment, or it is not on air yet; of a playlist as for `live.m3u8`"),
+    (status = 503, description = "`TRANSCODER_BUSY`; `CHANNEL_UNAVAILABLE`: no segment is ready yet"),
     (status = 504, description = "`SEGMENT_TIMEOUT`")))]
-pub async fn segment(service: Arc<Service>, call: Call) -> Result<Response> {
+pub async fn asset(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let not_found = || Error::new(Code::AssetNotFound, "the channel has no segment with this name");
-    let segment_id = live_window::parse_segment_name(&call.params[1]).ok_or_else(not_found)?;
-    let viewer = Viewer::new(call.user()?, parse_watch_session(&call)?);
-    let stored = live::segment(&service, &channel, segment_id, &viewer).await?;
-    let format = live_window::SEGMENT_FORMAT;
-    let mut response = transcode::segment_response(format.content_type(), stored.bytes, &stored.etag, &call.headers);
-    if stored.is_slate {
-        // The item is tried again, and this URL then shows it.
-        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let not_found = || Error::new(Code::AssetNotFound, "the channel has no file with this name");
+    match LiveAsset::parse(&call.params[1]).ok_or_else(not_found)? {
+        LiveAsset::Segment(track, programme_start_ms, index) => {
+            let viewer = Viewer::new(call.user()?, parse_watch_session(&call)?);
+            let stored = live::segment(&service, &channel, &track, (programme_start_ms, index), &viewer).await?;
+            let mut response =
+                transcode::segment_response(track.content_type(), stored.bytes, &stored.etag, &call.headers);
+            if stored.is_slate {
+                // The item is tried again, and this URL then shows it.
+                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            }
+            Ok(response)
+        }
+        LiveAsset::Init(kind, id) => {
+            let init = live_cmaf::find_init(&channel.definition, kind, id).ok_or_else(not_found)?;
+            let content_type = match kind {
+                TrackKind::Video => SegmentFormat::Fmp4.content_type(),
+                TrackKind::Audio => SegmentFormat::Fmp4.audio_content_type(),
+            };
+            let etag = format!("\"{:016x}\"", id.0);
+            Ok(transcode::segment_response(content_type, init.into(), &etag, &call.headers))
+        }
+        LiveAsset::Playlist(_) if channel.external.is_some() => Err(not_found()),
+        LiveAsset::Playlist(track) => media_playlist(&service, call, channel, &track).await,
+        LiveAsset::Multivariant => Err(not_found()),
     }
-    Ok(response)
 }
 
 /// Stop watching: ends a view of the same login
@@ -214,6 +277,19 @@ fn parse_wait(call: &Call) -> Result<Option<Duration>> {
         }
     };
     Ok(requested_seconds.map(Duration::from_secs_f64))
+}
+
+/// The requested format of a channel's segments.
+fn parse_format(call: &Call, channel: &Channel) -> Result<SegmentFormat> {
+    let is_external = channel.external.is_some();
+    match call.query("format") {
+        None | Some("mpeg-ts") => Ok(SegmentFormat::MpegTs),
+        Some("fmp4") if is_external => Err(external_format_error()),
+        Some("fmp4") => Ok(SegmentFormat::Fmp4),
+        Some("auto") if !is_external && LineupLanguages::of_channel(channel).has_choice() => Ok(SegmentFormat::Fmp4),
+        Some("auto") => Ok(SegmentFormat::MpegTs),
+        Some(_) => Err(Error::invalid_field("format", "must be mpeg-ts, fmp4 or auto")),
+    }
 }
 
 /// Query of every child URL: a grant, which expires no later than the credentials of this request, and the watch session.

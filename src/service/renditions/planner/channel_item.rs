@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::burned_subtitles::{self, is_language};
 use super::rendition::{PlannedRendition, Policy, plan_rendition};
 use super::video_encode::{CodecChoice, EncodeLimits};
-use super::{DecidedItem, STEREO_KBPS};
+use super::{DecidedItem, STEREO_KBPS, channel_tracks};
 use crate::domain::channel::{OutputSettings, WatermarkSettings};
 use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
@@ -16,9 +16,9 @@ use crate::domain::media::{Container, Media, Stream, Video};
 use crate::domain::mpegts::channel_timeline::LATE_START;
 use crate::domain::plan::{AudioPlan, Rendition, VideoPlan, WatermarkOverlay};
 use crate::domain::playback::{self, Decision, DeviceProfile, PlaybackRequest, TrackAction};
-use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
+use crate::domain::schedule::{ItemLanguages, ScheduleItem};
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::{FrameRate, Ticks};
 use crate::engine::RenditionSpec;
@@ -33,6 +33,7 @@ pub struct MeasuredItem {
     pub video_format: VideoFormat,
     /// Positions where the programme may be interrupted.
     pub breaks: Box<[BreakPosition]>,
+    pub languages: Option<ItemLanguages>,
 }
 
 /// Measures an item as a channel will air it.
@@ -52,7 +53,8 @@ pub async fn measure(service: &Service, path: &str, output: &OutputSettings) -> 
     let chapters = spec.media.chapters.iter().map(|chapter| Ticks::from_seconds(chapter.start_seconds) - first_frame);
     let breaks = breaks::break_positions(chapters, &segmentation.grid(), duration_ms);
     let video_format = video_format(&spec.media, &spec.rendition, output.max_height);
-    Ok(MeasuredItem { duration_ms, segmentation, video_format, breaks })
+    let languages = channel_tracks::item_languages(service, &spec).await;
+    Ok(MeasuredItem { duration_ms, segmentation, video_format, breaks, languages })
 }
 
 /// Prepares an item for airing, exactly as it was measured.

@@ -149,9 +149,8 @@ export async function renditions(kit) {
     return loudest * analyser.context.sampleRate / analyser.fftSize;
   });
   const waitForTone = (language) => waitUntil(`the audio is ${language}`, async () => Math.abs((await findTone()) - TONES[language]) < 25);
-  const chosen = (menu) => page.getByLabel(menu).evaluate((select) => select.selectedOptions[0].textContent);
-  const shownCues = () => page.evaluate(() => [...document.querySelector("video").textTracks]
-    .flatMap((track) => (track.mode === "showing" ? [...track.activeCues ?? []].map(({ text }) => text) : [])));
+  const chosen = kit.chosenOption;
+  const shownCues = () => page.locator(".subtitles .cue").allTextContents();
   /** Does something; asserts that no session was started and that playback neither waited nor jumped. */
   const withoutInterruption = async (work) => {
     const before = sessionIds().length;

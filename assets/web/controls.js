@@ -6,7 +6,7 @@ import { formatClock } from "./format.js";
 import { listenForGestures } from "./gestures.js";
 import { focus } from "./keys.js";
 import { clearMediaSession, setMediaSession, updateMediaSession } from "./media-session.js";
-import { Panels } from "./panels.js";
+import { Panels, infoEntries } from "./panels.js";
 import { TEXT } from "./strings.js";
 import { SubtitleView } from "./subtitle-view.js";
 import { subtitleLookGroups } from "./subtitle-look.js";
@@ -20,10 +20,6 @@ const BUBBLE_MS = 900;
 
 /** What a double tap jumps, seconds. */
 const TAP_SECONDS = 10;
-
-/** Definition list entries for `[name, value]` pairs; pairs without a value are left out. */
-export const infoEntries = (pairs) => pairs.filter(([, value]) => value)
-  .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
 
 /**
  * @typedef {object} ControlsOptions
@@ -56,7 +52,8 @@ export class Controls {
     this.subtitles = new SubtitleView();
     this.volume = new Volume((text) => this.showBubble(text));
     this.timeline = timeline((position) => options.onSeek(position), options.timelineOptions);
-    this.playButtons = [this.createPlayButton({ "data-first": true, "data-key": "play" }), this.createPlayButton(), this.createPlayButton()];
+    // In the row, in the middle for fingers, and in the mini player.
+    this.playButtons = [{ "data-first": true, "data-key": "play" }, {}, {}].map((attributes) => iconButton("play", TEXT.play, () => this.togglePlayback(), attributes));
     this.banner = h("div", { class: "banner" });
     this.leading = h("div", { class: "buttons" });
     this.extraButtons = h("div", { class: "buttons extra" });
@@ -81,10 +78,6 @@ export class Controls {
     this.showOverlay();
   }
 
-  createPlayButton(attributes) {
-    return iconButton("play", TEXT.play, () => this.togglePlayback(), attributes);
-  }
-
   createPanels() {
     const { panels } = this;
     this.chapterPanel = h("ol", { class: "chapters" });
@@ -103,22 +96,21 @@ export class Controls {
   /** The bars over the video. */
   createOverlay() {
     const { panels } = this;
-    const seekButton = (name, label, seconds) => iconButton(name, label, () => this.jumpBy(seconds));
+    const seekButtons = () => [iconButton("rewind", TEXT.rewind, () => this.jumpBy(-REWIND_SECONDS)), iconButton("forward", TEXT.forward, () => this.jumpBy(FORWARD_SECONDS))];
+    const [[rewind, forward], [largeRewind, largeForward]] = [seekButtons(), seekButtons()];
     this.chapterButtons = [iconButton("previous", TEXT.previousChapter, () => this.stepChapter(-1), { hidden: true }),
       iconButton("next", TEXT.nextChapter, () => this.stepChapter(1), { hidden: true })];
     this.pipButton = iconButton("pip", TEXT.pictureInPicture, () => this.togglePictureInPicture(), { hidden: true });
     this.airPlayButton = iconButton("airplay", TEXT.airPlay, () => this.media?.webkitShowPlaybackTargetPicker?.(), { hidden: true });
     this.fullScreenButton = iconButton("full", TEXT.fullScreen, () => this.toggleFullScreen(), { "data-key": "full" });
-    this.transport = h("div", { class: "buttons transport" }, this.chapterButtons[0], seekButton("rewind", TEXT.rewind, -REWIND_SECONDS),
-      this.playButtons[0], seekButton("forward", TEXT.forward, FORWARD_SECONDS), this.chapterButtons[1]);
+    this.transport = h("div", { class: "buttons transport" }, this.chapterButtons[0], rewind, this.playButtons[0], forward, this.chapterButtons[1]);
     return [
       h("div", { class: "overlay top" },
         h("div", { class: "heading" }, h("a", { class: "back", href: this.options.backUrl, "aria-label": this.options.backLabel }, icon("back")),
           h("div", { class: "titles" }, this.title, this.line),
           iconButton("down", TEXT.minimise, () => this.minimise(), { "data-key": "mini" })),
         this.statusLine),
-      h("div", { class: "overlay centre" }, h("div", { class: "buttons" }, seekButton("rewind", TEXT.rewind, -REWIND_SECONDS),
-        this.playButtons[1], seekButton("forward", TEXT.forward, FORWARD_SECONDS))),
+      h("div", { class: "overlay centre" }, h("div", { class: "buttons" }, largeRewind, this.playButtons[1], largeForward)),
       this.notice, this.bubble, this.suggestionBox, panels.element,
       h("div", { class: "overlay bottom" }, this.banner, this.timeline.element,
         h("div", { class: "control-row" },
@@ -130,7 +122,7 @@ export class Controls {
 
   createMiniBar() {
     this.miniTitle = h("span", { class: "title" });
-    this.miniLink = h("a", { class: "mini-link", href: "#/", "aria-label": TEXT.expand, title: TEXT.expand }, this.miniTitle);
+    this.miniLink = h("a", { class: "mini-link", href: "#/", title: TEXT.expand }, h("span", { class: "visually-hidden" }, `${TEXT.expand}: `), this.miniTitle);
     return h("div", { class: "mini-bar" }, this.miniLink, this.playButtons[2],
       iconButton("close", TEXT.closePlayer, () => this.element.dispatchEvent(new Event("dismiss", { bubbles: true }))));
   }
@@ -149,15 +141,22 @@ export class Controls {
     this.subtitles.setMedia(media);
     this.pipButton.hidden = !isVideo || !(document.pictureInPictureEnabled || media.webkitSetPresentationMode);
     if (chapters !== this.chapters) this.setChapters(chapters, duration); // The parts of a book share them.
-    setMediaSession(this, { title: this.title.textContent, artist, album, artwork }, {
+    this.showMetadata({ title: this.title.textContent, artist, album, artwork });
+    this.updatePlayButton();
+  }
+
+  /** Shows title and artwork on the lock screen, and takes the keys of headsets. */
+  showMetadata(metadata) {
+    const { keys = {}, getTimes, onSeek } = this.options;
+    setMediaSession(this, metadata, {
       play: () => this.play(), pause: () => this.media?.pause(), stop: () => this.media?.pause(),
       seekbackward: ({ seekOffset }) => this.seekBy(-(seekOffset || REWIND_SECONDS)),
       seekforward: ({ seekOffset }) => this.seekBy(seekOffset || FORWARD_SECONDS),
-      ...(!this.options.getTimes && { seekto: ({ seekTime }) => this.options.onSeek(seekTime) }),
-      ...(this.options.keys?.n && { nexttrack: this.options.keys.n }),
-      ...(chapters.length > 1 && { previoustrack: () => this.stepChapter(-1), nexttrack: () => this.stepChapter(1) }),
+      ...(!getTimes && { seekto: ({ seekTime }) => onSeek(seekTime) }),
+      ...(keys.n && { nexttrack: keys.n }),
+      ...(keys.ChannelUp && { previoustrack: keys.ChannelDown, nexttrack: keys.ChannelUp }),
+      ...(this.chapters.length > 1 && { previoustrack: () => this.stepChapter(-1), nexttrack: () => this.stepChapter(1) }),
     });
-    this.updatePlayButton();
   }
 
   listenTo(media) {

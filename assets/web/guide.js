@@ -32,7 +32,7 @@ export async function showGuide(stage) {
   document.title = `${TEXT.guide} – Hearthcast`;
   const [{ channels }, { user }] = await Promise.all([api.getChannels({}), api.getCurrentUser()]);
   if (!channels.length) {
-    stage.replaceChildren(h("div", { class: "card" }, h("p", {}, TEXT.noChannels),
+    stage.replaceChildren(h("div", { class: "card" }, h("h1", {}, TEXT.noChannels),
       h("a", { class: "button primary", href: "#/settings?tab=channels", "data-first": true }, TEXT.newChannel)));
     return {};
   }

@@ -5,6 +5,10 @@ import { findFocusable, focus } from "./keys.js";
 
 const REFRESH_MS = 1000;
 
+/** Definition list entries for `[name, value]` pairs; pairs without a value are left out. */
+export const infoEntries = (pairs) => pairs.filter(([, value]) => value)
+  .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
+
 export class Panels {
   /** @param {() => void} onToggle called when one opens or closes */
   constructor(onToggle) {

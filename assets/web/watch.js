@@ -200,6 +200,9 @@ class LivePlayer {
     const seen = this.programmeAt(this.clock.position());
     if (!this.isMini) document.title = `${name} – Hearthcast`;
     this.controls.title.textContent = `${number} ${name}`;
+    const shown = `${id} ${seen?.id}`;
+    if (this.shownMetadata !== shown) this.controls.showMetadata({ title: seen?.title ?? name, artist: name });
+    this.shownMetadata = shown;
     this.nowLine.textContent = seen ? `${seen.title} · ${formatTime(seen.start)}–${formatTime(seen.end)}` : TEXT.nothingScheduled;
     this.nextLine.textContent = next ? TEXT.nextAt(formatTime(next.start), next.title) : "";
     this.skipButton.hidden = !this.isAdmin || !onDemand || !now;

@@ -87,7 +87,7 @@ export const TEXT = {
   defaultTrack: "default",
   forced: "forced",
   commentary: "commentary",
-  hardOfHearing: "hard of hearing",
+  hearingImpaired: "hard of hearing",
   burnedIn: "burned in",
   trackNumber: (n) => `Track ${n}`,
   subtitleNumber: (n) => `Subtitles ${n}`,

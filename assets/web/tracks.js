@@ -34,7 +34,7 @@ export function subtitleChoices(info) {
     chosen: subtitle.forced === true && subtitle.kind === "text",
     label: [languageName(subtitle.language) ?? subtitle.title ?? TEXT.subtitleNumber(n + 1),
       languageName(subtitle.language) && subtitle.title, subtitle.forced && TEXT.forced,
-      subtitle.hearingImpaired && TEXT.hardOfHearing, subtitle.kind !== "text" && TEXT.burnedIn]
+      subtitle.hearingImpaired && TEXT.hearingImpaired, subtitle.kind !== "text" && TEXT.burnedIn]
       .filter(Boolean).join(" · "),
   }));
 }

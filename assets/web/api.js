@@ -95,7 +95,7 @@ async function request(method, path, { body, query, keepalive, signal, extraHead
     });
   } catch (cause) {
     if (cause.name === "AbortError") throw cause;
-    throw new ApiError("OFFLINE", "Can’t reach the server. Check that it is running.");
+    throw new ApiError("OFFLINE", "the server cannot be reached");
   }
   if (!response.ok) throw await toApiError(response);
   return response;
@@ -130,9 +130,9 @@ export async function signOut() {
 /** One page of a folder, or of the roots when `path` is missing. */
 export const listFolder = (path, cursor) =>
   requestJson("GET", "/api/library", { query: { ...(path && { path }), ...(cursor && { cursor }) } });
-/** Media info of a file, and how it would play with a device profile. */
-export const getMediaInfo = (path, deviceProfile, signal) =>
-  requestJson("POST", "/api/stream/info/full", { query: { path }, body: { deviceProfile }, signal });
+/** Media info of a file, and how it would play with a device profile; repeated while the server is too busy to probe the file. */
+export const getMediaInfo = (path, deviceProfile, signal, onWait = () => {}) =>
+  retryWhileBusy(() => requestJson("POST", "/api/stream/info/full", { query: { path }, body: { deviceProfile }, signal }), onWait, signal);
 /** Starts playback of a file; waits while all encode slots are in use (often by what this page has just stopped). */
 export const startPlayback = (options, onWait, signal) =>
   retryWhileBusy(() => requestJson("POST", "/api/stream/transcode/start", { body: options, signal }), onWait, signal);

@@ -2,14 +2,16 @@
 
 import * as api from "./api.js";
 import { probeCapabilities } from "./capabilities.js";
-import { h, icon, iconButton, tint } from "./dom.js";
-import { folderOf, libraryLink } from "./links.js";
-import { deviceProfile } from "./profile.js";
+import { choiceGroup } from "./choices.js";
+import { Controls } from "./controls.js";
+import { h, icon, tint } from "./dom.js";
+import { formatClock, formatLength, formatTime, reportDelay } from "./format.js";
+import { bookLink, folderOf, libraryLink, nameOf } from "./links.js";
 import { attach } from "./media-source.js";
+import { deviceProfile } from "./profile.js";
 import { SleepTimer } from "./sleep-timer.js";
-import { TEXT, errorText, formatClock, formatLength, formatTime, reportDelay, waitText } from "./strings.js";
-import { timeline } from "./timeline.js";
-import { selectMenu } from "./tracks.js";
+import { TEXT, errorText, waitText } from "./strings.js";
+import { rateChoices } from "./tracks.js";
 
 const RATES = [0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3];
 
@@ -18,6 +20,9 @@ const PRELOAD_SECONDS = 20;
 /** A second failure within this time is shown instead of retried. */
 const MIN_RETRY_INTERVAL_MS = 10_000;
 const SAVE_INTERVAL_MS = 10_000;
+
+/** From this width on, the chapters are shown beside the cover, CSS pixels. */
+const WIDE_PX = 900;
 
 /** Earlier positions to keep while the window is open. */
 const MAX_HISTORY = 10;
@@ -45,7 +50,17 @@ export async function showBook(stage, params) {
   const player = new BookPlayer(stage, audiobook, abort);
   const resume = audiobook.progress && !audiobook.progress.completed ? audiobook.progress.positionSeconds : 0;
   player.seekTo(resume, { play: true });
-  return { leave: (options) => player.close(options), handleKey: (name) => player.handleKey(name) };
+  return {
+    leave: (options) => player.close(options),
+    handleKey: (name) => player.controls.handleKey(name),
+    getAddress: () => bookLink(audiobook.audiobookPath),
+    keepsPlaying: () => player.controls.keepsPlaying(),
+    setMini(isMini) {
+      player.isMini = isMini;
+      player.controls.setMini(isMini);
+      if (!isMini) player.updatePlayButton();
+    },
+  };
 }
 
 class BookPlayer {
@@ -62,46 +77,46 @@ class BookPlayer {
     this.failedPreload = null; // The index of the file that could not be opened ahead.
     this.history = loadHistory(audiobook.mediaId); // The position before each jump, oldest first: { position, at }.
     this.sleepTimer = new SleepTimer(audiobook.chapters, () => ({ position: this.position, rate: this.rate, file: this.part?.file }));
-    document.title = `${audiobook.title} – Hearthcast`;
-
-    this.timeline = timeline((position) => this.jumpTo(position));
-    this.timeline.setMarks(audiobook.chapters.map(({ startSeconds }) => startSeconds), audiobook.durationSeconds);
-    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.chapterTitle = h("p", { class: "now-chapter", role: "status" });
-    this.status = h("p", { class: "muted", role: "status" });
-    this.playButton = iconButton("play", TEXT.play, () => this.togglePlayback(), { "data-first": true, "data-key": "play" });
-    this.undoButton = h("button", { type: "button", hidden: true, onclick: () => this.returnTo(this.history.length - 1) });
-    this.historySelect = h("select", { onchange: () => this.returnTo(Number(this.historySelect.value)) });
-    this.historyMenu = h("label", { class: "menu" }, h("span", {}, TEXT.history), this.historySelect);
-    this.chapterButtons = audiobook.chapters.map(({ title, startSeconds, index }) => h("button", {
-      type: "button", class: "chapter", "data-key": `chapter-${index}`, onclick: () => this.jumpTo(startSeconds),
-    }, h("span", {}, title ?? TEXT.chapter(index + 1)), h("span", { class: "muted" }, formatClock(startSeconds))));
-    const rateChoices = RATES.map((rate) => ({ value: rate, label: `${rate}×`, chosen: rate === this.rate }));
-    this.audioContainer = h("div", { hidden: true });
-    stage.replaceChildren(h("div", { class: "book" },
-      h("div", { class: "heading" },
-        h("a", { class: "back", href: libraryLink(folderOf(audiobook.audiobookPath)), "aria-label": TEXT.backToFolder }, icon("back")),
-        h("h1", {}, audiobook.title)),
-      h("div", { class: "cover", style: tint(audiobook.title) }, icon("book")),
-      h("div", { class: "control-bar" },
-        this.chapterTitle, this.timeline.element,
-        h("div", { class: "buttons" },
-          iconButton("previous", TEXT.previousChapter, () => this.stepChapter(-1)),
-          iconButton("rewind", TEXT.rewind, () => this.jumpTo(this.position - 10, { isStep: true })),
-          this.playButton,
-          iconButton("forward", TEXT.forward, () => this.jumpTo(this.position + 30, { isStep: true })),
-          iconButton("next", TEXT.nextChapter, () => this.stepChapter(1))),
-        h("div", { class: "menus" },
-          selectMenu(TEXT.speed, rateChoices, ({ value }) => this.setSpeed(value)),
-          this.sleepTimer.menu, this.historyMenu, this.undoButton),
-        this.status, this.notice, this.audioContainer),
-      h("ol", { class: "chapters", "aria-label": TEXT.chapters }, ...this.chapterButtons.map((chapter) => h("li", {}, chapter)))));
+    this.undoButton = h("button", { type: "button", class: "text-button", hidden: true, onclick: () => this.returnTo(this.history.length - 1) });
+    this.historyList = h("ol", { class: "chapters" });
+    this.controls = new Controls({
+      title: audiobook.title,
+      backUrl: libraryLink(folderOf(audiobook.audiobookPath)), backLabel: TEXT.backToFolder,
+      onSeek: (position, options) => this.jumpTo(position, options),
+      getTimes: () => ({ position: this.position, start: 0, end: audiobook.durationSeconds }),
+      getInfo: () => [[TEXT.info.file, this.part ? nameOf(this.part.file.path) : ""]],
+      getAddress: () => bookLink(audiobook.audiobookPath),
+      play: () => this.play(),
+      keys: { "<": () => this.stepRate(-1), ">": () => this.stepRate(1) },
+    });
+    this.arrange();
+    stage.replaceChildren(this.controls.element);
     // Positions that the server kept when another device started over by mistake.
     for (const { positionSeconds, at } of audiobook.progress?.positionHistory?.toReversed() ?? []) {
       if (!this.history.some((entry) => entry.at === at)) this.history.push({ position: positionSeconds, at });
     }
     this.history.sort((a, b) => a.at.localeCompare(b.at));
     this.updateHistory();
+  }
+
+  /** Adds what only audiobooks have to the controls. */
+  arrange() {
+    const { controls, book } = this;
+    controls.element.classList.add("book-player");
+    controls.line.classList.add("now-chapter");
+    controls.line.setAttribute("role", "status");
+    controls.panels.add("history", "undo", TEXT.history, this.historyList);
+    controls.extraButtons.append(this.undoButton, this.sleepTimer.display, controls.panels.button("history"));
+    this.rateGroup = choiceGroup(TEXT.speed, rateChoices(this.rate, RATES), ({ value }) => this.setSpeed(value));
+    controls.setSettings(this.rateGroup, this.sleepTimer.group);
+    controls.frame.append(h("div", { class: "cover", style: tint(book.title) }, icon("book")));
+    controls.setChapters(book.chapters, book.durationSeconds);
+    controls.element.classList.add("audio-only");
+    if (book.chapters.length > 1 && innerWidth >= WIDE_PX) controls.panels.setHome("chapters");
+  }
+
+  showTitle() {
+    document.title = `${this.book.title} – Hearthcast`;
   }
 
   /** The index of the file that contains a position of the book. */
@@ -144,7 +159,7 @@ class BookPlayer {
     const file = this.book.files[index];
     // Preloading shows no status.
     const showStatus = (text) => {
-      if (!this.part || this.part.index !== index - 1 || !this.isPreloading) this.status.textContent = text;
+      if (!this.part || this.part.index !== index - 1 || !this.isPreloading) this.controls.showStatus(text);
     };
     showStatus(TEXT.preparing);
     const capabilities = usesMpegTs ? null : await probeCapabilities();
@@ -187,10 +202,13 @@ class BookPlayer {
       this.closePart(this.preloaded);
       this.preloaded = null;
     }
-    this.audioContainer.replaceChildren(part.audio);
+    const { book } = this;
+    this.controls.setMedia({ media: part.audio, title: book.title, artist: book.author, chapters: book.chapters, duration: book.durationSeconds, fallbackIcon: "book" });
+    this.shownChapter = -1;
+    this.showPosition(this.position);
     part.audio.playbackRate = this.rate;
     if (previous) this.closePart(previous);
-    this.notice.hidden = true;
+    this.controls.showNotice(null);
     this.updatePlayButton();
   }
 
@@ -232,30 +250,16 @@ class BookPlayer {
 
   showPosition(position) {
     this.position = position;
-    this.timeline.update(position, this.book.durationSeconds);
-    const { chapters } = this.book;
+    if (this.part) this.controls.updateTimeline();
     const index = this.chapterIndexAt(position);
     if (index === this.shownChapter) return;
     this.shownChapter = index;
-    this.chapterTitle.textContent = chapters[index]?.title ?? TEXT.chapter(index + 1);
-    this.chapterButtons.forEach((chapter, n) => {
-      if (n === index) chapter.setAttribute("aria-current", "true");
-      else chapter.removeAttribute("aria-current");
-    });
-    this.chapterButtons[index]?.scrollIntoView({ block: "nearest" });
+    this.controls.line.textContent = this.book.chapters[index]?.title ?? TEXT.chapter(index + 1);
   }
 
   chapterIndexAt(position) {
     const following = this.book.chapters.findIndex(({ startSeconds }) => startSeconds > position + 0.01);
     return following === -1 ? this.book.chapters.length - 1 : Math.max(0, following - 1);
-  }
-
-  /** Goes to the next or previous chapter; back first goes to the start of the current one. */
-  stepChapter(step) {
-    const index = this.chapterIndexAt(this.position);
-    const hasStarted = this.position - this.book.chapters[index].startSeconds > 3;
-    const target = this.book.chapters[step < 0 && hasStarted ? index : Math.max(0, index + step)];
-    if (target) this.jumpTo(target.startSeconds);
   }
 
   /** Goes to a position the listener chose. A jump over more than 5 s can be undone and is added to the history. */
@@ -277,18 +281,16 @@ class BookPlayer {
     this.seekTo(position, { play: true });
   }
 
-  /** Trims and stores the history, and updates its menu. */
+  /** Trims, stores and lists the history, the latest first. */
   updateHistory() {
     this.history = this.history.slice(-MAX_HISTORY);
-    this.historySelect.replaceChildren(h("option", { value: "" }, TEXT.now), ...this.history.map(({ position, at }, index) =>
-      h("option", { value: index }, `${formatClock(position)} · ${this.book.chapters[this.chapterIndexAt(position)]?.title ?? ""} · ${formatTime(at)}`)).reverse());
-    this.historyMenu.hidden = this.history.length === 0;
+    this.historyList.replaceChildren(...this.history.map(({ position, at }, index) => h("li", {},
+      h("button", { type: "button", class: "chapter", onclick: () => {
+        this.controls.panels.close();
+        this.returnTo(index);
+      } }, h("span", {}, `${formatClock(position)} · ${this.book.chapters[this.chapterIndexAt(position)]?.title ?? ""}`), h("span", { class: "muted" }, formatTime(at))))).reverse());
+    this.controls.panels.setHidden("history", this.history.length === 0);
     storeHistory(this.book.mediaId, this.history);
-  }
-
-  togglePlayback() {
-    if (this.part && !this.part.audio.paused) this.part.audio.pause();
-    else this.play();
   }
 
   /** Plays from the current position. After a stop at the end of a file, that is the start of the next one. */
@@ -300,16 +302,22 @@ class BookPlayer {
   }
 
   updatePlayButton() {
-    const isPlaying = this.part && !this.part.audio.paused;
-    this.playButton.replaceChildren(icon(isPlaying ? "pause" : "play"));
-    this.playButton.setAttribute("aria-label", isPlaying ? TEXT.pause : TEXT.play);
-    this.playButton.title = isPlaying ? TEXT.pause : TEXT.play;
+    this.controls.updatePlayButton();
+    if (this.isMini) return;
     const remaining = this.book.durationSeconds - this.position;
     document.title = remaining > 1 ? `${this.book.title} (${TEXT.left(formatLength(remaining))}) – Hearthcast` : `${this.book.title} – Hearthcast`;
   }
 
+  stepRate(step) {
+    const index = Math.max(0, RATES.indexOf(this.rate)) + step;
+    if (RATES[index] === undefined) return;
+    this.setSpeed(RATES[index]);
+    this.controls.showBubble(TEXT.rate(RATES[index]));
+  }
+
   setSpeed(rate) {
     this.rate = rate;
+    this.rateGroup.select(rate);
     for (const part of [this.part, this.preloaded]) if (part) part.audio.playbackRate = rate;
     this.saveProgress({ immediately: true });
   }
@@ -334,7 +342,7 @@ class BookPlayer {
   }
 
   /** Reopens a file that failed, converted if its format is unsupported; shows the second failure. */
-  async recover(part, { kind, detail }, wasForced) {
+  async recover(part, { kind }, wasForced) {
     if (part === this.preloaded) {
       this.preloaded = null;
       this.failedPreload = part.index;
@@ -353,36 +361,24 @@ class BookPlayer {
       } catch (error) {
         this.showError(error);
       }
-    } else this.showError(new Error(`Playback failed (${detail ?? kind}).`));
+    } else this.showError(new Error(kind === "unsupported" ? TEXT.noFrames : TEXT.playbackFailed));
   }
 
   showError(error) {
     if (error.name === "AbortError") return;
-    this.status.textContent = "";
-    this.notice.textContent = errorText(error);
-    this.notice.hidden = false;
-  }
-
-  handleKey(name) {
-    const action = {
-      Space: () => this.togglePlayback(), MediaPlayPause: () => this.togglePlayback(), MediaPlay: () => this.play(),
-      MediaPause: () => this.part?.audio.pause(), MediaStop: () => history.back(),
-      MediaRewind: () => this.jumpTo(this.position - 10, { isStep: true }),
-      MediaFastForward: () => this.jumpTo(this.position + 30, { isStep: true }),
-      PageUp: () => this.stepChapter(-1), PageDown: () => this.stepChapter(1),
-    }[name];
-    if (!action || (name === "Space" && document.activeElement?.matches("button, a"))) return false;
-    action();
-    return true;
+    this.controls.showStatus("");
+    this.controls.showNotice(errorText(error));
   }
 
   close(options) {
     this.generation += 1;
     this.abort.abort();
+    this.sleepTimer.close();
     const hasStarted = this.part && this.position > 0;
     if (hasStarted && !this.part.audio.ended) this.saveProgress({ immediately: true, unloading: options?.unloading });
     for (const part of [this.part, this.preloaded]) if (part) this.closePart(part);
     this.part = null;
     this.preloaded = null;
+    this.controls.close();
   }
 }

@@ -4,7 +4,8 @@ import * as api from "./api.js";
 import { h } from "./dom.js";
 import { nameOf } from "./links.js";
 import { confirmButton, field, table } from "./widgets.js";
-import { TEXT, errorText, formatDay, formatTime } from "./strings.js";
+import { formatDay, formatTime } from "./format.js";
+import { TEXT, errorText } from "./strings.js";
 
 const MODES = ["shuffle", "sequential", "shuffleInOrder", "random", "weighted"];
 

@@ -1,95 +1,232 @@
-// The overlay of the player: shown on any input, hidden after a while without.
+// The control set of films, live TV, music and books: shown on any input, hidden after a while without.
 
-import { resolvePath } from "./api.js";
-import { h, icon, iconButton } from "./dom.js";
-import { findFocusable, focus, moveFocus } from "./keys.js";
-import { TEXT, formatClock } from "./strings.js";
+import { FORWARD_SECONDS, REWIND_SECONDS, handleControlKey } from "./control-keys.js";
+import { h, icon, iconButton, tint } from "./dom.js";
+import { formatClock } from "./format.js";
+import { listenForGestures } from "./gestures.js";
+import { focus } from "./keys.js";
+import { clearMediaSession, setMediaSession, updateMediaSession } from "./media-session.js";
+import { Panels, infoEntries } from "./panels.js";
+import { TEXT } from "./strings.js";
+import { SubtitleView } from "./subtitle-view.js";
+import { subtitleLookGroups } from "./subtitle-look.js";
 import { timeline } from "./timeline.js";
+import { Volume } from "./volume.js";
 
-const HIDE_AFTER_MS = 4000;
+const HIDE_AFTER_MS = 3500;
 
-/** Definition list entries for `[name, value]` pairs; pairs without a value are left out. */
-export const statsEntries = (pairs) => pairs.filter(([, value]) => value)
-  .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)));
+/** How long the result of a key or a gesture is shown, ms. */
+const BUBBLE_MS = 900;
+
+/** What a double tap jumps, seconds. */
+const TAP_SECONDS = 10;
+
+/**
+ * @typedef {object} ControlsOptions
+ * @property {string} title
+ * @property {string} backUrl
+ * @property {string} backLabel
+ * @property {(position: number, options?: { isStep: boolean }) => void} onSeek  moves playback, on the scale of `getTimes`
+ * @property {() => Array<[string, string]> | Promise<Array<[string, string]>>} getInfo  the playback info
+ * @property {() => string} getAddress  the address of the screen, which the mini player links to
+ * @property {() => import("./timeline.js").Times} [getTimes]  by default those of the media element
+ * @property {object} [timelineOptions]
+ * @property {Record<string, string>} [keyList]  the shortcuts that `?` shows
+ * @property {Record<string, () => void>} [keys]  further keys
+ * @property {() => void} [play]  by default that of the media element
+ */
 
 export class Controls {
-  /** `onSeek(position)` moves playback; `getStats()` returns `[name, value]` pairs, or a promise of them. */
-  constructor({ title, backUrl, backLabel, onSeek, getStats }) {
-    this.onSeek = onSeek;
-    this.getStats = getStats;
-    this.title = h("h1", {}, title);
+  /** @param {ControlsOptions} options */
+  constructor(options) {
+    this.options = options;
+    /** @type {HTMLMediaElement | null} */
+    this.media = null;
+    this.isMinimised = false; // By its button, so that video continues too.
+    this.title = h("h1", {}, options.title);
+    this.line = h("p", { class: "line" });
     this.statusLine = h("p", { class: "muted status-line", role: "status" });
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
+    this.bubble = h("p", { class: "bubble", role: "status" });
     this.frame = h("div", { class: "frame waiting" });
-    this.timeline = timeline(onSeek);
-    this.playButton = iconButton("play", TEXT.play, () => this.togglePlayback(), { "data-first": true, "data-key": "play" });
-    this.menus = h("div", { class: "menus" });
-    this.suggestionBox = h("div", { class: "suggestion" });
-    this.chapterPanel = h("ol", { class: "chapters panel", "aria-label": TEXT.chapters, hidden: true });
-    this.statsPanel = h("dl", { class: "stats panel", hidden: true });
-    this.chapterButton = iconButton("list", TEXT.chapters, () => this.togglePanel(this.chapterPanel), { hidden: true });
-    const toggleFullScreen = () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.());
+    this.subtitles = new SubtitleView();
+    this.volume = new Volume((text) => this.showBubble(text));
+    this.timeline = timeline((position) => options.onSeek(position), options.timelineOptions);
+    // In the row, in the middle for fingers, and in the mini player.
+    this.playButtons = [{ "data-first": true, "data-key": "play" }, {}, {}].map((attributes) => iconButton("play", TEXT.play, () => this.togglePlayback(), attributes));
+    this.banner = h("div", { class: "banner" });
+    this.leading = h("div", { class: "buttons" });
     this.extraButtons = h("div", { class: "buttons extra" });
-    this.element = h("div", { class: "player" },
-      this.frame,
-      h("div", { class: "overlay top" },
-        h("div", { class: "heading" }, h("a", { class: "back", href: backUrl, "aria-label": backLabel }, icon("back")), this.title),
-        this.statusLine),
-      this.notice, this.suggestionBox, this.chapterPanel, this.statsPanel,
-      h("div", { class: "overlay bottom" },
-        this.timeline.element,
-        h("div", { class: "control-bar" },
-          h("div", { class: "buttons" },
-            this.previousButton = iconButton("previous", TEXT.previousChapter, () => this.stepChapter(-1), { hidden: true }),
-            iconButton("rewind", TEXT.rewind, () => this.seekBy(-10)),
-            this.playButton,
-            iconButton("forward", TEXT.forward, () => this.seekBy(30)),
-            this.nextButton = iconButton("next", TEXT.nextChapter, () => this.stepChapter(1), { hidden: true })),
-          this.extraButtons,
-          this.menus,
-          h("div", { class: "buttons" }, this.chapterButton,
-            iconButton("gauge", TEXT.playbackInfo, () => this.togglePanel(this.statsPanel)), iconButton("full", TEXT.fullScreen, toggleFullScreen)))));
-    for (const name of ["pointermove", "pointerdown", "focusin"]) this.element.addEventListener(name, () => this.showOverlay());
-    // A tap only shows the overlay.
-    this.frame.addEventListener("click", ({ pointerType }) => pointerType !== "touch" && this.togglePlayback());
+    this.suggestionBox = h("div", { class: "suggestion" });
+    this.method = h("p", { class: "muted method" });
+    this.panels = new Panels(() => this.showOverlay());
+    this.createPanels();
+    // Until the first input, the kind of device tells which buttons fit.
+    const isTouch = matchMedia("(hover: none) and (pointer: coarse)").matches && navigator.maxTouchPoints > 0;
+    this.element = h("div", { class: isTouch ? "player touch" : "player" }, this.frame, this.subtitles.element, ...this.createOverlay(), this.createMiniBar());
+    for (const name of ["pointermove", "pointerdown", "focusin"]) this.element.addEventListener(name, (event) => this.onInput(event));
+    listenForGestures(this.frame, {
+      tap: () => (this.isIdle() ? this.showOverlay() : this.hideOverlay({ isRequested: true })),
+      jump: (direction) => this.jumpBy(direction * TAP_SECONDS),
+      scrub: (seconds, isFinal) => this.scrubBy(seconds, isFinal),
+      volume: (steps) => this.volume.step(steps),
+      click: () => this.togglePlayback(),
+      fullScreen: () => this.toggleFullScreen(),
+    });
+    /** @type {Array<{ startSeconds: number, title?: string, index: number }>} */
     this.chapters = [];
     this.showOverlay();
   }
 
-  /** Shows a media element with its chapters and menus. */
-  setMedia({ media, title, chapters, duration, menus }) {
+  createPanels() {
+    const { panels } = this;
+    this.chapterPanel = h("ol", { class: "chapters" });
+    this.infoPanel = h("dl", { class: "stats" });
+    this.tracksPanel = h("div", { class: "columns" });
+    const opener = (name, label) => h("button", { type: "button", class: "text-button", "data-key": name, onclick: () => panels.toggle(name) }, label);
+    this.moreButtons = h("div", { class: "buttons more-buttons" }, opener("info", TEXT.playbackInfo), opener("shortcuts", TEXT.shortcuts));
+    this.settingsPanel = h("div", { class: "columns" }, this.method, this.moreButtons);
+    panels.add("chapters", "chapters", TEXT.chapters, this.chapterPanel, { isHidden: true });
+    panels.add("tracks", "subtitles", TEXT.audioAndSubtitles, this.tracksPanel, { isHidden: true });
+    panels.add("settings", "settings", TEXT.playbackSettings, this.settingsPanel);
+    panels.add("info", "info", TEXT.playbackInfo, this.infoPanel, { refresh: async () => this.infoPanel.replaceChildren(...infoEntries(await this.options.getInfo())) });
+    panels.add("shortcuts", "keyboard", TEXT.shortcuts, h("dl", { class: "stats shortcuts" }, ...infoEntries(Object.entries(this.options.keyList ?? TEXT.keys))));
+  }
+
+  /** The bars over the video. */
+  createOverlay() {
+    const { panels } = this;
+    const seekButtons = () => [iconButton("rewind", TEXT.rewind, () => this.jumpBy(-REWIND_SECONDS)), iconButton("forward", TEXT.forward, () => this.jumpBy(FORWARD_SECONDS))];
+    const [[rewind, forward], [largeRewind, largeForward]] = [seekButtons(), seekButtons()];
+    this.chapterButtons = [iconButton("previous", TEXT.previousChapter, () => this.stepChapter(-1), { hidden: true }),
+      iconButton("next", TEXT.nextChapter, () => this.stepChapter(1), { hidden: true })];
+    this.pipButton = iconButton("pip", TEXT.pictureInPicture, () => this.togglePictureInPicture(), { hidden: true });
+    this.airPlayButton = iconButton("airplay", TEXT.airPlay, () => this.media?.webkitShowPlaybackTargetPicker?.(), { hidden: true });
+    this.fullScreenButton = iconButton("full", TEXT.fullScreen, () => this.toggleFullScreen(), { "data-key": "full" });
+    this.transport = h("div", { class: "buttons transport" }, this.chapterButtons[0], rewind, this.playButtons[0], forward, this.chapterButtons[1]);
+    return [
+      h("div", { class: "overlay top" },
+        h("div", { class: "heading" }, h("a", { class: "back", href: this.options.backUrl, "aria-label": this.options.backLabel }, icon("back")),
+          h("div", { class: "titles" }, this.title, this.line),
+          iconButton("down", TEXT.minimise, () => this.minimise(), { "data-key": "mini" })),
+        this.statusLine),
+      h("div", { class: "overlay centre" }, h("div", { class: "buttons" }, largeRewind, this.playButtons[1], largeForward)),
+      this.notice, this.bubble, this.suggestionBox, panels.element,
+      h("div", { class: "overlay bottom" }, this.banner, this.timeline.element,
+        h("div", { class: "control-row" },
+          h("div", { class: "buttons start" }, this.leading, this.transport, this.volume.element),
+          h("div", { class: "buttons end" }, this.extraButtons, panels.button("chapters"), panels.button("tracks"), panels.button("settings"),
+            this.airPlayButton, this.pipButton, this.fullScreenButton))),
+    ];
+  }
+
+  createMiniBar() {
+    this.miniTitle = h("span", { class: "title" });
+    this.miniLink = h("a", { class: "mini-link", href: "#/", title: TEXT.expand }, h("span", { class: "visually-hidden" }, `${TEXT.expand}: `), this.miniTitle);
+    return h("div", { class: "mini-bar" }, this.miniLink, this.playButtons[2],
+      iconButton("close", TEXT.closePlayer, () => this.element.dispatchEvent(new Event("dismiss", { bubbles: true }))));
+  }
+
+  /** Shows a media element and its chapters; again when the next file of a book plays. */
+  setMedia({ media, title, artist, album, artwork, chapters = [], duration = 0, fallbackIcon = "audio" }) {
+    this.listening?.abort();
+    this.listening = new AbortController();
     this.media = media;
     if (title) this.title.textContent = title;
     const isVideo = media.tagName === "VIDEO";
     this.element.classList.toggle("audio-only", !isVideo);
-    this.frame.replaceChildren(...(isVideo ? [media] : [h("img", { src: resolvePath("/web/logo.svg"), alt: "" }), media]));
-    media.addEventListener("waiting", () => this.setWaiting(true));
-    for (const name of ["playing", "pause", "error", "seeked", "canplay"]) media.addEventListener(name, () => this.setWaiting(false));
-    for (const name of ["play", "pause", "ended"]) media.addEventListener(name, () => this.updatePlayButton());
-    media.addEventListener("timeupdate", () => this.updateTimeline());
-    media.textTracks.addEventListener("change", () => this.showOverlay());
-    media.addEventListener("durationchange", () => this.updateTimeline());
-    this.chapters = chapters;
-    this.timeline.setMarks(chapters.map(({ startSeconds }) => startSeconds), duration ?? 0);
-    for (const button of [this.chapterButton, this.previousButton, this.nextButton]) button.hidden = chapters.length < 2;
-    this.chapterPanel.replaceChildren(...chapters.map(({ title: name, startSeconds, index }) => h("li", {},
-      h("button", { type: "button", class: "chapter", onclick: () => this.onSeek(startSeconds) },
-        h("span", {}, name ?? TEXT.chapter(index + 1)), h("span", { class: "muted" }, formatClock(startSeconds))))));
-    if (!isVideo && chapters.length > 1) this.chapterPanel.hidden = false;
-    this.menus.replaceChildren(...menus.filter(Boolean));
+    this.frame.replaceChildren(...(isVideo ? [media] : [h("div", { class: "cover", style: tint(this.title.textContent) }, artwork ? h("img", { src: artwork, alt: "" }) : icon(fallbackIcon)), media]));
+    this.listenTo(media);
+    this.volume.setMedia(media);
+    this.subtitles.setMedia(media);
+    this.pipButton.hidden = !isVideo || !(document.pictureInPictureEnabled || media.webkitSetPresentationMode);
+    if (chapters !== this.chapters) this.setChapters(chapters, duration); // The parts of a book share them.
+    this.showMetadata({ title: this.title.textContent, artist, album, artwork });
     this.updatePlayButton();
   }
 
-  updateTimeline() {
+  /** Shows title and artwork on the lock screen, and takes the keys of headsets. */
+  showMetadata(metadata) {
+    const { keys = {}, getTimes, onSeek } = this.options;
+    setMediaSession(this, metadata, {
+      play: () => this.play(), pause: () => this.media?.pause(), stop: () => this.media?.pause(),
+      seekbackward: ({ seekOffset }) => this.seekBy(-(seekOffset || REWIND_SECONDS)),
+      seekforward: ({ seekOffset }) => this.seekBy(seekOffset || FORWARD_SECONDS),
+      ...(!getTimes && { seekto: ({ seekTime }) => onSeek(seekTime) }),
+      ...(keys.n && { nexttrack: keys.n }),
+      ...(keys.ChannelUp && { previoustrack: keys.ChannelDown, nexttrack: keys.ChannelUp }),
+      ...(this.chapters.length > 1 && { previoustrack: () => this.stepChapter(-1), nexttrack: () => this.stepChapter(1) }),
+    });
+  }
+
+  listenTo(media) {
+    const on = (names, listener) => {
+      for (const name of names) media.addEventListener(name, listener, { signal: this.listening.signal });
+    };
+    on(["waiting"], () => this.setWaiting(true));
+    on(["playing", "pause", "error", "seeked", "canplay"], () => this.setWaiting(false));
+    on(["play", "pause", "ended", "ratechange"], () => this.updatePlayButton());
+    on(["timeupdate", "durationchange"], () => this.updateTimeline());
+    on(["webkitplaybacktargetavailabilitychanged"], ({ availability }) => { this.airPlayButton.hidden = availability !== "available"; });
+  }
+
+  setChapters(chapters, duration) {
+    this.chapters = chapters;
+    this.timeline.setChapters(chapters, duration);
+    for (const button of this.chapterButtons) button.hidden = chapters.length < 2;
+    this.panels.setHidden("chapters", chapters.length < 2);
+    this.chapterPanel.replaceChildren(...chapters.map(({ title, startSeconds, index }) => h("li", {},
+      h("button", { type: "button", class: "chapter", "data-key": `chapter-${index}`, onclick: () => this.options.onSeek(startSeconds) },
+        h("span", {}, title ?? TEXT.chapter(index + 1)), h("span", { class: "muted" }, formatClock(startSeconds))))));
+    this.shownChapter = -1;
+  }
+
+  /** Shows the groups of the panel of audio and subtitles; missing ones are left out. */
+  setTracks(audio, subtitle) {
+    const groups = [audio, subtitle].filter(Boolean);
+    this.panels.setHidden("tracks", groups.length === 0);
+    this.tracksPanel.replaceChildren(...groups.map(({ element }) => element), ...(subtitle ? subtitleLookGroups(this.subtitles) : []));
+  }
+
+  /** Shows the groups of the panel of quality and speed; missing ones are left out. */
+  setSettings(...groups) {
+    this.settingsPanel.replaceChildren(...groups.filter(Boolean).map(({ element }) => element), this.method, this.moreButtons);
+  }
+
+  getTimes() {
+    if (this.options.getTimes) return this.options.getTimes();
     const { currentTime, duration } = this.media;
-    this.timeline.update(currentTime, Number.isFinite(duration) ? duration : 0);
+    return { position: currentTime, start: 0, end: Number.isFinite(duration) ? duration : 0 };
+  }
+
+  updateTimeline() {
+    const times = this.getTimes();
+    this.timeline.update(times);
+    const chapter = this.chapters.findLastIndex(({ startSeconds }) => startSeconds <= times.position + 0.01);
+    if (chapter !== this.shownChapter) {
+      this.shownChapter = chapter;
+      [...this.chapterPanel.querySelectorAll(".chapter")].forEach((button, n) => {
+        if (n === chapter) button.setAttribute("aria-current", "true");
+        else button.removeAttribute("aria-current");
+      });
+    }
+    if (performance.now() - (this.sessionUpdatedAt ?? -Infinity) > 1000) this.updateMediaSession(times);
+  }
+
+  updateMediaSession(times = this.getTimes()) {
+    this.sessionUpdatedAt = performance.now();
+    const { paused, playbackRate } = this.media;
+    updateMediaSession(this, { isPaused: paused, position: times.position, duration: this.options.timelineOptions ? NaN : times.end, rate: playbackRate });
   }
 
   updatePlayButton() {
     const isPlaying = this.media && !this.media.paused;
-    this.playButton.replaceChildren(icon(isPlaying ? "pause" : "play"));
-    this.playButton.setAttribute("aria-label", isPlaying ? TEXT.pause : TEXT.play);
-    this.playButton.title = isPlaying ? TEXT.pause : TEXT.play;
+    for (const button of this.playButtons) {
+      button.replaceChildren(icon(isPlaying ? "pause" : "play"));
+      button.setAttribute("aria-label", isPlaying ? TEXT.pause : TEXT.play);
+      button.title = isPlaying ? TEXT.pause : TEXT.play;
+    }
+    if (this.media) this.updateMediaSession();
     this.showOverlay();
   }
 
@@ -104,12 +241,22 @@ export class Controls {
     if (text) this.showOverlay();
   }
 
+  /** Shows the result of a key or a gesture for a moment. */
+  showBubble(text) {
+    this.bubble.textContent = text;
+    clearTimeout(this.bubbleTimer);
+    this.bubbleTimer = setTimeout(() => { this.bubble.textContent = ""; }, BUBBLE_MS);
+  }
+
   setWaiting(isWaiting) {
     this.frame.classList.toggle("waiting", isWaiting);
   }
 
-  /** Shows a button over the video, e.g. to skip the intro; null removes it. `key` tells one suggestion from another. */
-  showSuggestion(text, action, key) {
+  /**
+   * Shows a button over the video, e.g. to skip the intro; null removes it. `key` tells one suggestion from another. With
+   * `onCancel` there is a second button that refuses it.
+   */
+  showSuggestion(text, action, key, onCancel) {
     const current = this.suggestionBox.firstChild;
     if (!text) {
       if (current) this.suggestionBox.replaceChildren();
@@ -119,113 +266,134 @@ export class Controls {
       if (current.textContent !== text) current.textContent = text;
       return;
     }
-    this.suggestionBox.replaceChildren(h("button", { type: "button", class: "primary", "data-key": key, onclick: action }, text));
-    if (this.element.classList.contains("idle")) focus(this.suggestionBox.firstChild);
+    this.suggestionBox.replaceChildren(h("button", { type: "button", class: "primary", "data-key": key, onclick: action }, text),
+      ...(onCancel ? [h("button", { type: "button", onclick: onCancel }, TEXT.cancelNext)] : []));
+    if (this.isIdle()) focus(this.suggestionBox.firstChild);
+  }
+
+  play() {
+    if (this.options.play) this.options.play();
+    else this.media?.play().catch(() => {}); // The browser may require a click first.
   }
 
   togglePlayback() {
-    if (!this.media) return;
-    if (this.media.paused) this.media.play().catch(() => {});
-    else this.media.pause();
+    if (this.media && !this.media.paused) this.media.pause();
+    else this.play();
   }
 
   seekBy(seconds) {
-    if (this.media) this.onSeek(this.media.currentTime + seconds);
+    if (this.media) this.options.onSeek(this.getTimes().position + seconds, { isStep: true });
+  }
+
+  /** Seeks and shows by how much; presses that follow each other are counted together. */
+  jumpBy(seconds) {
+    const now = performance.now();
+    const isSeries = now - (this.jumpedAt ?? -Infinity) < BUBBLE_MS && Math.sign(seconds) === Math.sign(this.jumped);
+    this.jumped = seconds + (isSeries ? this.jumped : 0);
+    this.jumpedAt = now;
+    this.seekBy(seconds);
+    this.showBubble(`${this.jumped > 0 ? "+" : "−"}${Math.abs(this.jumped)} s`);
+  }
+
+  scrubBy(seconds, isFinal) {
+    if (!this.media) return;
+    const { position, start, end } = this.getTimes();
+    const target = Math.min(Math.max(position + seconds, start), end || Infinity);
+    this.showBubble(this.options.timelineOptions?.format?.(target) ?? formatClock(target));
+    if (isFinal) this.options.onSeek(target);
   }
 
   /** Goes to the next or previous chapter; back first goes to the start of the current one. */
   stepChapter(step) {
-    const position = this.media.currentTime;
-    const current = this.chapters.findLastIndex(({ startSeconds }) => startSeconds <= position + 0.01);
-    const hasStarted = current >= 0 && position - this.chapters[current].startSeconds > 3;
-    const target = this.chapters[step < 0 && hasStarted ? current : current + step];
-    if (target) this.onSeek(target.startSeconds);
+    if (!this.media || this.chapters.length < 2) return;
+    const { position } = this.getTimes();
+    const index = Math.max(0, this.chapters.findLastIndex(({ startSeconds }) => startSeconds <= position + 0.01));
+    const hasStarted = position - this.chapters[index].startSeconds > 3;
+    const target = this.chapters[step < 0 && hasStarted ? index : Math.max(0, index + step)];
+    if (target) this.options.onSeek(target.startSeconds);
   }
 
-  /** Opens a panel and closes the other, or closes it if it is open. */
-  togglePanel(panel) {
-    const isOpening = panel.hidden;
-    for (const other of [this.chapterPanel, this.statsPanel]) other.hidden = true;
-    panel.hidden = !isOpening;
-    clearInterval(this.statsTimer);
-    if (isOpening && panel === this.statsPanel) {
-      const updateStats = async () => {
-        this.statsPanel.replaceChildren(...statsEntries(await this.getStats()));
-      };
-      updateStats();
-      this.statsTimer = setInterval(updateStats, 1000);
-    } else if (isOpening) focus(findFocusable(panel)[0]);
+  async toggleFullScreen() {
+    if (document.fullscreenElement) return document.exitFullscreen();
+    // Phones of Apple have it for the video alone.
+    if (!document.documentElement.requestFullscreen) return this.media?.webkitEnterFullscreen?.();
+    await document.documentElement.requestFullscreen().catch(() => {});
+    if (this.element.classList.contains("touch")) await screen.orientation?.lock?.("landscape").catch(() => {});
   }
 
-  /** Shows the overlay, and hides it after a while. */
+  async togglePictureInPicture() {
+    if (document.pictureInPictureElement) await document.exitPictureInPicture().catch(() => {});
+    else if (this.media?.requestPictureInPicture) await this.media.requestPictureInPicture().catch(() => {});
+    else this.media?.webkitSetPresentationMode?.("picture-in-picture");
+  }
+
+  /** Continues in a corner while the user browses. */
+  minimise() {
+    this.isMinimised = true;
+    this.element.dispatchEvent(new Event("minimise", { bubbles: true }));
+  }
+
+  /** Whether it continues when the screen is left: audio that plays does. */
+  keepsPlaying() {
+    return this.isMinimised || Boolean(this.media && this.media.tagName === "AUDIO" && !this.media.paused && !this.media.ended);
+  }
+
+  setMini(isMini) {
+    this.isMinimised = false;
+    this.panels.close();
+    this.miniTitle.textContent = [this.title.textContent, this.line.textContent].filter(Boolean).join(" · ");
+    this.miniLink.href = this.options.getAddress();
+    this.element.classList.toggle("is-mini", isMini);
+    if (!isMini) this.showOverlay();
+  }
+
+  onInput(event) {
+    if (event.type === "pointerdown" || event.type === "pointermove") this.element.classList.toggle("touch", event.pointerType === "touch");
+    // A tap on the video shows or hides the controls, which its gesture does.
+    if (event.pointerType === "touch" && this.frame.contains(event.target)) return;
+    this.showOverlay();
+  }
+
+  isIdle() {
+    return this.element.classList.contains("idle");
+  }
+
+  /** Shows the controls, and hides them after a while. */
   showOverlay() {
+    if (!this.element) return;
     this.element.classList.remove("idle");
-    this.liftSubtitles(true);
     clearTimeout(this.hideTimer);
     this.hideTimer = setTimeout(() => this.hideOverlay(), HIDE_AFTER_MS);
   }
 
-  hideOverlay() {
-    const mustStay = !this.media || this.media.paused || this.element.classList.contains("audio-only")
-      || !this.notice.hidden || !this.chapterPanel.hidden || document.activeElement?.tagName === "SELECT";
+  hideOverlay({ isRequested = false } = {}) {
+    if (this.element.classList.contains("audio-only")) {
+      if (isRequested) this.panels.close();
+      return;
+    }
+    const mustStay = !this.media || !this.notice.hidden
+      || (!isRequested && (this.media.paused || this.panels.isOpen()));
     if (mustStay) return;
+    this.panels.close();
     this.element.classList.add("idle");
-    this.liftSubtitles(false);
     if (this.element.contains(document.activeElement)) document.activeElement.blur();
   }
 
-  /** Places new subtitles above the overlay if it is shown. */
-  placeSubtitles() {
-    if (!this.element.classList.contains("idle")) this.liftSubtitles(true);
-  }
-
-  /** Moves subtitles without a position of their own above the overlay, or back. */
-  liftSubtitles(isLifted) {
-    for (const track of this.media?.textTracks ?? []) {
-      for (const cue of track.cues ?? []) {
-        if (cue.line === "auto" || cue.lifted) [cue.line, cue.lifted] = isLifted ? [-6, true] : ["auto", false];
-      }
-    }
-  }
-
   handleKey(name) {
-    const isHidden = this.element.classList.contains("idle");
-    const isOnButton = document.activeElement?.matches("button, a, select") && this.element.contains(document.activeElement);
-    if (name === "Back") {
-      const panel = [this.chapterPanel, this.statsPanel].find(({ hidden }) => !hidden);
-      if (!panel || this.element.classList.contains("audio-only")) return false;
-      this.togglePanel(panel);
-      return true;
-    }
-    const action = {
-      Space: () => this.togglePlayback(), k: () => this.togglePlayback(), MediaPlayPause: () => this.togglePlayback(),
-      MediaPlay: () => this.media?.play().catch(() => {}), MediaPause: () => this.media?.pause(),
-      MediaStop: () => history.back(), MediaRewind: () => this.seekBy(-10), MediaFastForward: () => this.seekBy(30),
-      PageUp: () => this.stepChapter(-1), PageDown: () => this.stepChapter(1),
-      f: () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.()),
-      m: () => { if (this.media) this.media.muted = !this.media.muted; },
-      i: () => this.togglePanel(this.statsPanel),
-    }[name];
-    if (action && !(name === "Space" && isOnButton)) {
-      this.showOverlay();
-      action();
-      return true;
-    }
-    if (isHidden && (name === "ArrowLeft" || name === "ArrowRight")) {
-      this.seekBy(name === "ArrowLeft" ? -10 : 30);
-      this.showOverlay();
-      return true;
-    }
-    if (name.startsWith("Arrow") || name === "Enter") {
-      this.showOverlay();
-      if (isHidden || !isOnButton && document.activeElement !== this.timeline.slider) return focus(this.playButton);
-      return name === "Enter" ? false : moveFocus(name, this.element) || true;
-    }
-    return false;
+    return handleControlKey(this, name);
+  }
+
+  seekToPercent(percent) {
+    const { start, end } = this.getTimes();
+    if (end > start) this.options.onSeek(start + (percent / 100) * (end - start));
   }
 
   close() {
+    this.listening?.abort();
     clearTimeout(this.hideTimer);
-    clearInterval(this.statsTimer);
+    clearTimeout(this.bubbleTimer);
+    this.panels.hide();
+    this.subtitles.close();
+    clearMediaSession(this);
   }
 }

@@ -1,6 +1,7 @@
 // The play decision in plain words: what is converted, and why.
 
-import { TEXT, languageName } from "./strings.js";
+import { languageName } from "./format.js";
+import { REASONS, TEXT, UNSUPPORTED } from "./strings.js";
 
 /** Names of codecs as people write them. */
 const CODECS = {
@@ -8,49 +9,24 @@ const CODECS = {
   opus: "Opus", flac: "FLAC", alac: "ALAC", ac3: "AC-3", eac3: "E-AC-3", dts: "DTS", truehd: "TrueHD", vorbis: "Vorbis",
 };
 
-/** What a browser may not support; completes "unsupported …". */
-const UNSUPPORTED = {
-  CONTAINER: "file format",
-  VIDEO_CODEC: "video format",
-  VIDEO_PROFILE: "video profile",
-  VIDEO_LEVEL: "video level",
-  VIDEO_BIT_DEPTH: "colour depth",
-  VIDEO_RANGE: "HDR video",
-  VIDEO_RESOLUTION: "resolution",
-  VIDEO_FRAMERATE: "frame rate",
-  AUDIO_CODEC: "audio format",
-  AUDIO_CHANNELS: "surround sound",
-  SUBTITLE_CODEC: "subtitle format",
-};
-
-const REASONS = {
-  INTERLACED: "interlaced video",
-  ANAMORPHIC: "non-square pixels",
-  SEGMENT_FORMAT: "a codec that cannot be streamed",
-  ORIENTATION: "rotated video",
-  KEYFRAMES: "keyframes too far apart",
-  BITRATE_EXCEEDS_LIMIT: "over your quality limit",
-  SECONDARY_AUDIO_SELECTED: "you chose another audio track",
-  START_FORCED: "you requested conversion",
-};
-
 /**
  * What the server does for this playback, and why, e.g. "Converting audio (unsupported audio format)". Of several audio tracks the
- * one with this stream index counts.
+ * one with this stream index counts. `isLimited`: the user chose a lower quality, which is why the video is too large.
  */
-export function describeDecision(decision, audioIndex = null) {
+export function describeDecision(decision, audioIndex = null, isLimited = false) {
   if (!decision) return "";
   const active = decision.streams?.filter(({ kind, index }) => kind === "video" || audioIndex === null || index === audioIndex);
   const encoded = active?.filter(({ action }) => action === "encode");
   const converted = encoded ? [...new Set(encoded.map(({ kind }) => kind))] : ["video", "audio"].filter((part) => decision[part] === "encode");
   const work = [
-    converted.length > 0 && `converting ${joinWords(converted)}`,
-    decision.subtitle === "burn" && "burning in subtitles",
+    converted.length > 0 && TEXT.converting(joinWords(converted.map((kind) => TEXT.kinds[kind]))),
+    decision.subtitle === "burn" && TEXT.burningIn,
   ].filter(Boolean);
-  const head = work.length > 0 ? joinWords(work) : "streaming without conversion";
+  const head = work.length > 0 ? joinWords(work) : TEXT.streamingUnconverted;
   // If the active streams are copied, the reasons of other streams do not matter here.
   const general = (decision.reasons ?? []).filter((code) => !encoded || !/^(VIDEO|AUDIO)_/.test(code));
-  const reasonList = reasonTexts(encoded?.length > 0 ? encoded.flatMap(({ reasons }) => reasons) : general);
+  const codes = encoded?.length > 0 ? encoded.flatMap(({ reasons }) => reasons) : general;
+  const reasonList = reasonTexts(isLimited ? codes.map((code) => (code === "VIDEO_RESOLUTION_NOT_SUPPORTED" ? "QUALITY_SELECTED" : code)) : codes);
   return `${head[0].toUpperCase()}${head.slice(1)}${reasonList.length > 0 ? ` (${reasonList.join(", ")})` : ""}`;
 }
 
@@ -77,9 +53,9 @@ export function reasonTexts(codes = []) {
   const names = codes.map((code) => code.replace(/_NOT_SUPPORTED$/, ""));
   const subjects = [...new Set(names.map((name) => UNSUPPORTED[name]).filter(Boolean))];
   const others = names.filter((name) => !UNSUPPORTED[name]).map((name) => REASONS[name] ?? name.toLowerCase().replaceAll("_", " "));
-  return [...new Set([...(subjects.length ? [`unsupported ${joinWords(subjects)}`] : []), ...others])];
+  return [...new Set([...(subjects.length ? [TEXT.unsupported(joinWords(subjects))] : []), ...others])];
 }
 
 function joinWords(parts) {
-  return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
+  return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} ${TEXT.and} ${parts.at(-1)}`;
 }

@@ -5,7 +5,8 @@ import { h } from "./dom.js";
 import { importSection } from "./imports.js";
 import { rightsFields } from "./rights.js";
 import { confirmButton, field, table } from "./widgets.js";
-import { TEXT, formatMoment } from "./strings.js";
+import { formatMoment } from "./format.js";
+import { TEXT } from "./strings.js";
 
 export async function sourceTab(container, { act }) {
   const [{ channels }, { entries }] = await Promise.all([api.getChannels({ enabled: "all" }), api.getAuditLog()]);

@@ -5,8 +5,9 @@ import { h, iconButton } from "./dom.js";
 import { focus } from "./keys.js";
 import { watchLink } from "./links.js";
 import { Programmes } from "./programmes.js";
-import { recordButton } from "./recordings.js";
-import { TEXT, formatDay, formatLength, formatTime } from "./strings.js";
+import { getActiveRecordings, recordButton, recordingKey } from "./recordings.js";
+import { formatDay, formatLength, formatTime } from "./format.js";
+import { TEXT } from "./strings.js";
 
 const HOUR = 3_600_000;
 const HALF_HOUR = HOUR / 2;
@@ -24,11 +25,14 @@ const RENDER_MARGIN = 300;
 const CELL_TEMPLATE = h("button", { type: "button", class: "cell" },
   h("span", { class: "title" }), h("span", { class: "muted" }), h("span", { class: "visually-hidden" }));
 
+/** The mark of a programme that is recorded. */
+const RECORDING_MARK = h("span", { class: "dot", role: "img", "aria-label": TEXT.recordingMark });
+
 export async function showGuide(stage) {
   document.title = `${TEXT.guide} – Hearthcast`;
   const [{ channels }, { user }] = await Promise.all([api.getChannels({}), api.getCurrentUser()]);
   if (!channels.length) {
-    stage.replaceChildren(h("div", { class: "card" }, h("p", {}, TEXT.noChannels),
+    stage.replaceChildren(h("div", { class: "card" }, h("h1", {}, TEXT.noChannels),
       h("a", { class: "button primary", href: "#/settings?tab=channels", "data-first": true }, TEXT.newChannel)));
     return {};
   }
@@ -47,6 +51,8 @@ class GuideGrid {
     this.cells = new Map();
     this.channelLinks = new Map();
     this.hourLabels = new Map();
+    this.recordings = new Map(); // By `recordingKey`.
+    this.abort = new AbortController();
     this.cellContents = new WeakMap(); // The row and entry of each cell.
     this.renderedWindow = ""; // What is rendered, as a key; the same is not rendered again.
     this.canvas = h("div", { class: "grid-space" });
@@ -78,6 +84,27 @@ class GuideGrid {
     this.scrollToNow(false);
     this.render(); // Also requests the visible programmes.
     this.tick();
+    this.loadRecordings();
+  }
+
+  /** Marks the programmes that are recorded; again with every tick, because other devices record too. */
+  async loadRecordings() {
+    this.recordings = await getActiveRecordings(this.abort.signal).catch(() => this.recordings);
+    if (this.abort.signal.aborted) return;
+    this.markRecordings();
+    if (this.shownDetails && !this.details.contains(document.activeElement)) this.showDetails(...this.shownDetails);
+  }
+
+  markRecordings() {
+    for (const cell of this.cells.values()) this.markRecording(cell);
+  }
+
+  markRecording(cell) {
+    const { row, entry } = this.cellContents.get(cell);
+    const isRecorded = (entry.parts ?? [entry]).some(({ id }) => this.recordings.has(recordingKey(this.channels[row].id, id)));
+    const mark = cell.querySelector(".dot");
+    if (isRecorded && !mark) cell.append(RECORDING_MARK.cloneNode());
+    else if (!isRecorded) mark?.remove();
   }
 
   xOf(instant) {
@@ -170,6 +197,8 @@ class GuideGrid {
     const now = Date.now();
     this.nowLine.style.setProperty("left", `${this.xOf(now)}px`);
     for (const cell of this.cells.values()) markAirState(cell, this.cellContents.get(cell).entry, now);
+    if (now - (this.recordingsAt ?? now) > 30_000 - 1000) this.loadRecordings();
+    this.recordingsAt = now;
   }
 
   createChannelLink(row) {
@@ -191,6 +220,7 @@ class GuideGrid {
     for (const [property, px] of [["left", left], ["top", row * ROW_HEIGHT], ["width", width]]) cell.style.setProperty(property, `${px}px`);
     markAirState(cell, entry, Date.now());
     this.cellContents.set(cell, { row, entry });
+    this.markRecording(cell);
     return cell;
   }
 
@@ -215,6 +245,7 @@ class GuideGrid {
 
   /** Shows the details of the selected programme. */
   showDetails(row, entry) {
+    this.shownDetails = [row, entry];
     const channel = this.channels[row];
     const episode = entry.season && entry.episode ? `S${entry.season} E${entry.episode}` : null;
     const isOnAir = entry.startMs <= Date.now() && Date.now() < entry.endMs;
@@ -227,7 +258,16 @@ class GuideGrid {
         : entry.description ? h("p", {}, entry.description) : ""),
     h("div", { class: "actions" },
       isOnAir ? h("a", { class: "button", href: watchLink(channel.id) }, TEXT.watch) : "",
-      this.canRecord && !channel.onDemand && entry.endMs > Date.now() && !entry.parts ? recordButton(channel.id, entry) : ""));
+      this.canRecord && !channel.onDemand && entry.endMs > Date.now() && !entry.parts ? this.recordButton(channel.id, entry) : ""));
+  }
+
+  recordButton(channelId, entry) {
+    const key = recordingKey(channelId, entry.id);
+    return recordButton(channelId, entry, this.recordings.get(key) ?? null, (recording) => {
+      if (recording) this.recordings.set(key, recording);
+      else this.recordings.delete(key);
+      this.markRecordings();
+    });
   }
 
   /** Focuses the selected programme, or its channel while the programme is still loading. */
@@ -289,6 +329,7 @@ class GuideGrid {
 
   close() {
     clearInterval(this.tickTimer);
+    this.abort.abort();
     this.resizeObserver.disconnect();
     for (const frame of [this.renderFrame, this.detailsFrame]) cancelAnimationFrame(frame);
     this.programmes.close();

@@ -3,8 +3,9 @@
 import * as api from "./api.js";
 import { h, icon, tint } from "./dom.js";
 import { listenToEvents } from "./events.js";
-import { bookLink, libraryLink, playLink, watchLink } from "./links.js";
-import { TEXT, formatLength, formatTime } from "./strings.js";
+import { bookLink, isAudiobook, libraryLink, playLink, watchLink } from "./links.js";
+import { formatLength, formatTime } from "./format.js";
+import { TEXT } from "./strings.js";
 
 const ROW_LIMIT = 20;
 
@@ -73,7 +74,7 @@ function tile({ href, kind, name, title, line, percent, artwork, isUnavailable }
 function historyTile(record) {
   const remaining = record.durationSeconds - record.positionSeconds;
   return tile({
-    href: playLink(record.mediaPath),
+    href: isAudiobook(record.mediaPath) ? bookLink(record.mediaPath) : playLink(record.mediaPath),
     kind: record.mediaType === "audio" ? "audio" : "video",
     title: record.title,
     line: record.available === false ? TEXT.unavailable : !record.completed && remaining > 0 ? TEXT.left(formatLength(remaining)) : null,

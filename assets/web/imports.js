@@ -4,7 +4,8 @@ import * as api from "./api.js";
 import { h } from "./dom.js";
 import { rightsFields } from "./rights.js";
 import { confirmButton, field, table } from "./widgets.js";
-import { TEXT, errorText, formatMoment } from "./strings.js";
+import { formatMoment } from "./format.js";
+import { TEXT, errorText } from "./strings.js";
 
 /** Most entries of a preview to show. */
 const MAX_PREVIEW = 200;

@@ -13,3 +13,6 @@ export const folderOf = (path) => path.split("/").slice(0, -1).join("/");
 
 /** A file name without its extension, as a title. */
 export const stem = (name) => name.replace(/\.[A-Za-z0-9]{1,5}$/, "");
+
+/** Whether a file is an audiobook by its extension. */
+export const isAudiobook = (path) => /\.m4b$/i.test(path);

@@ -4,7 +4,8 @@ import * as api from "./api.js";
 import { h } from "./dom.js";
 import { nameOf, stem, watchLink } from "./links.js";
 import { confirmButton, liveTable, poll } from "./widgets.js";
-import { TEXT, formatTime, stateLabel } from "./strings.js";
+import { formatTime } from "./format.js";
+import { TEXT, stateLabel } from "./strings.js";
 
 const POLL_MS = 2000;
 

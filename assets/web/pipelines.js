@@ -3,7 +3,8 @@
 import * as api from "./api.js";
 import { h, svg } from "./dom.js";
 import { poll } from "./widgets.js";
-import { TEXT, formatClock, formatSize, stateLabel } from "./strings.js";
+import { formatClock, formatSize } from "./format.js";
+import { TEXT, stateLabel } from "./strings.js";
 
 const POLL_MS = 2000;
 

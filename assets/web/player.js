@@ -3,35 +3,63 @@
 
 import * as api from "./api.js";
 import { probeCapabilities } from "./capabilities.js";
+import { choiceGroup } from "./choices.js";
 import { Controls } from "./controls.js";
-import { describeDecision, describeMethod, streamEntries } from "./decision.js";
+import { describeDecision } from "./decision.js";
 import { h } from "./dom.js";
+import { languageName, reportDelay } from "./format.js";
 import { folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
-import { deviceProfile } from "./profile.js";
 import { attach } from "./media-source.js";
-import { TEXT, errorText, reportDelay, waitText } from "./strings.js";
-import {
-  audioChoices, isStyled, needsVideoEncode, qualityChoices, rateChoices, selectMenu, selectMenuValue, showSubtitle, startedAudio, subtitleChoices,
-} from "./tracks.js";
+import { findNextPart } from "./next-part.js";
+import { collectInfo } from "./playback-info.js";
+import { getLanguages, getPreferences, setLanguages, setPreferences } from "./preferences.js";
+import { deviceProfile } from "./profile.js";
+import { TEXT, errorText, waitText } from "./strings.js";
+import { audioChoices, isStyled, needsVideoEncode, qualityChoices, rateChoices, showSubtitle, startedAudio, stepRate, subtitleChoices } from "./tracks.js";
 
 /** The next file is suggested this long before the end, seconds. */
 const SUGGEST_NEXT_SECONDS = 20;
 const SAVE_INTERVAL_MS = 10_000;
 
+/** How often a server that does not answer is tried again, ms. */
+const RETRY_MS = 2000;
+
 /** Titles of chapters that viewers may want to skip. */
 const SKIPPABLE = /^(intro|opening|recap|credits|ending|outro|vorspann|abspann|rückblick)\b/i;
 
-/** Plays the file at `path` in `stage`. */
+/** Plays the file at `path` in `stage`, and those that follow it. */
 export function showPlayer(stage, params) {
-  const from = params.get("at");
-  const player = new Player(stage, params.get("path") ?? "", from === null ? null : Number(from));
-  player.open();
-  return { leave: (options) => player.close(options), handleKey: (name) => player.handleKey(name) };
+  let isMini = false;
+  /** @type {Player} */
+  let player;
+  const open = (path, from) => {
+    player = new Player(stage, path, from, (next) => {
+      player.close();
+      open(next, null);
+      if (isMini) player.controls.setMini(true);
+      else history.replaceState(history.state, "", playLink(next));
+    });
+    if (!isMini) player.showTitle();
+    player.open();
+  };
+  open(params.get("path") ?? "", params.get("at") === null ? null : Number(params.get("at")));
+  return {
+    leave: (options) => player.close(options),
+    handleKey: (name) => player.controls.handleKey(name),
+    getAddress: () => playLink(player.path),
+    keepsPlaying: () => player.controls.keepsPlaying(),
+    setMini(next) {
+      isMini = next;
+      player.controls.setMini(next);
+      if (!next) player.showTitle();
+    },
+  };
 }
 
 class Player {
-  constructor(stage, path, startPosition) {
+  constructor(stage, path, startPosition, playNext) {
     this.path = path;
+    this.playNext = playNext;
     this.startPosition = startPosition;
     this.abort = new AbortController();
     this.options = { audio: null, burn: null, resolution: "original", forceTranscode: false };
@@ -50,22 +78,31 @@ class Player {
       backUrl: libraryLink(folderOf(path)),
       backLabel: TEXT.backToFolder,
       onSeek: (position) => this.seek(position),
-      getStats: () => this.collectStats(),
+      getInfo: () => collectInfo(this),
+      getAddress: () => playLink(path),
+      keys: {
+        c: () => this.toggleSubtitles(), n: () => this.next && this.playNext(this.next),
+        "<": () => this.stepRate(-1), ">": () => this.stepRate(1),
+      },
     });
     stage.replaceChildren(this.controls.element);
-    document.title = `${stem(nameOf(path))} – Hearthcast`;
+  }
+
+  showTitle() {
+    document.title = `${this.controls.title.textContent} – Hearthcast`;
   }
 
   async open() {
     try {
-      const mediaInfo = api.getMediaInfo(this.path, deviceProfile(), this.abort.signal);
+      const mediaInfo = api.getMediaInfo(this.path, deviceProfile(), this.abort.signal, (error) => this.controls.showStatus(error ? waitText(error) : ""));
       const [info, capabilities] = await Promise.all([mediaInfo, probeCapabilities()]);
       this.capabilities = capabilities; // Without them the server makes MPEG-TS.
       this.setUpMedia(info);
       await this.startAt(this.startPosition ?? info.watchProgress?.resumePositionSeconds ?? 0);
       this.findNext();
     } catch (error) {
-      this.showError(error);
+      if (error.code === "OFFLINE") this.waitForServer();
+      else this.showError(error);
     }
   }
 
@@ -80,28 +117,74 @@ class Player {
     this.media.addEventListener("pause", () => this.saveProgress({ immediately: true }));
     this.media.addEventListener("ended", () => {
       this.saveProgress({ immediately: true, completed: true });
-      if (this.next) location.replace(playLink(this.next.path));
+      if (this.next && !this.isNextRefused) this.playNext(this.next);
     });
     const subtitles = subtitleChoices(info);
-    const off = { value: "", label: TEXT.off, subtitle: null };
-    this.audioMenu = selectMenu(TEXT.audio, audioChoices(info), ({ value }) => this.selectAudio(value));
+    const audios = audioChoices(info);
+    this.subtitles = subtitles;
+    this.recallLanguages(audios, subtitles);
+    const off = { value: "", label: TEXT.off, subtitle: null, chosen: this.subtitle === null };
+    this.audioGroup = choiceGroup(TEXT.audio, audios, ({ value, language }) => {
+      setLanguages(this.path, { audio: language });
+      this.selectAudio(value);
+    });
+    this.subtitleGroup = hasVideo ? choiceGroup(TEXT.subtitles, [off, ...subtitles], ({ subtitle }) => {
+      setLanguages(this.path, { subtitle: subtitle ? subtitle.language ?? null : "off" });
+      this.selectSubtitle(subtitle);
+    }) : null;
+    this.rateGroup = choiceGroup(TEXT.speed, rateChoices(getPreferences().rate), ({ value }) => this.setRate(value));
     this.controls.setMedia({
       media: this.media,
-      title: info.tags?.title,
+      title: info.description?.title ?? info.tags?.title,
+      artist: info.tags?.artist,
+      album: info.tags?.album,
       chapters: info.chapters ?? [],
       duration: info.probe.durationSeconds,
-      menus: [
-        this.audioMenu,
-        hasVideo && selectMenu(TEXT.subtitles, [off, ...subtitles], ({ subtitle }) => this.selectSubtitle(subtitle)),
-        hasVideo && selectMenu(TEXT.quality, qualityChoices(info, this.capabilities), ({ value }) => this.changeOptions({ resolution: value })),
-        selectMenu(TEXT.speed, rateChoices(), ({ value }) => {
-          this.media.defaultPlaybackRate = value;
-          this.media.playbackRate = value;
-        }),
-      ],
     });
-    const forced = subtitles.find(({ chosen }) => chosen);
-    if (hasVideo && forced) this.subtitle = forced.subtitle;
+    this.controls.line.textContent = [info.tags?.artist, info.tags?.album].filter(Boolean).join(" · ");
+    this.controls.setTracks(this.audioGroup, this.subtitleGroup);
+    this.controls.setSettings(
+      hasVideo && choiceGroup(TEXT.quality, qualityChoices(info, this.capabilities), ({ value }) => this.changeOptions({ resolution: value })),
+      this.rateGroup);
+    this.setRate(getPreferences().rate);
+  }
+
+  /** Chooses the languages that were chosen before. Bitmap subtitles are left out, because they need an encode. */
+  recallLanguages(audios, subtitles) {
+    const languages = getLanguages(this.path);
+    const isSame = (language, other) => Boolean(language) && languageName(language) === languageName(other);
+    const [audio, current] = [audios.find(({ language }) => isSame(language, languages.audio)), audios.find(({ chosen }) => chosen)];
+    if (audio && !isSame(audio.language, current?.language)) {
+      this.options.audio = audio.value;
+      for (const choice of audios) choice.chosen = choice === audio;
+    }
+    const recalled = subtitles.find(({ subtitle }) => subtitle.kind === "text" && !subtitle.forced && isSame(subtitle.language, languages.subtitle));
+    for (const choice of subtitles) if (recalled) choice.chosen = choice === recalled;
+    if (this.kind === "video") this.subtitle = subtitles.find(({ chosen }) => chosen)?.subtitle ?? null;
+  }
+
+  setRate(rate) {
+    setPreferences({ rate });
+    this.media.defaultPlaybackRate = rate;
+    this.media.playbackRate = rate;
+    this.rateGroup.select(rate);
+  }
+
+  stepRate(step) {
+    if (!this.media) return;
+    this.setRate(stepRate(this.media.playbackRate, step));
+    this.controls.showBubble(TEXT.rate(this.media.playbackRate));
+  }
+
+  /** Switches subtitles off, or on as they were. */
+  toggleSubtitles() {
+    if (!this.subtitleGroup) return;
+    const next = this.subtitle ? null : this.lastSubtitle ?? this.subtitles[0].subtitle;
+    if (this.subtitle) this.lastSubtitle = this.subtitle;
+    this.subtitleGroup.select(next?.id ?? "");
+    setLanguages(this.path, { subtitle: next ? next.language ?? null : "off" });
+    this.selectSubtitle(next);
+    this.controls.showBubble(`${TEXT.subtitles}: ${this.subtitleGroup.chosen.label}`);
   }
 
   /** Starts playback at `position` and replaces the current session. */
@@ -134,12 +217,11 @@ class Player {
       this.session = playback.sessionId ? playback : null;
       this.playback = playback;
       this.activeAudio = startedAudio(playback);
-      selectMenuValue(this.audioMenu, this.activeAudio);
-      const description = this.describe();
-      this.controls.showStatus(description);
-      const onDelay = (seconds) => this.controls.showStatus([description, TEXT.preparingSince(seconds)].filter(Boolean).join(" · "));
+      this.audioGroup?.select(this.activeAudio);
+      this.controls.method.textContent = this.describe();
+      const onDelay = (seconds) => this.controls.showStatus(TEXT.preparingSince(seconds));
       if (playback.sessionId) await reportDelay(onDelay, api.waitForPlaylist(playback.signedPlaylistUrl, this.abort.signal));
-      this.controls.showStatus(description);
+      this.controls.showStatus("");
       if (generation !== this.generation) return;
       const { detach, renditions } = await attach(this.media, playback, position, (failure) => this.recover(failure));
       if (generation !== this.generation) {
@@ -147,14 +229,13 @@ class Player {
         return;
       }
       [this.detach, this.renditions] = [detach, renditions];
-      if (renditions) {
-        renditions.onAudioChange = (streamIndex) => this.showActiveAudio(streamIndex);
-        renditions.onCues = () => this.controls.placeSubtitles();
-      }
+      if (renditions) renditions.onAudioChange = (streamIndex) => this.showActiveAudio(streamIndex);
       this.showSelectedSubtitle();
       await this.media.play().catch(() => {}); // The browser may require a click first.
     } catch (error) {
-      if (generation === this.generation) this.showError(error);
+      if (generation !== this.generation) return;
+      if (error.code === "OFFLINE") this.waitForServer();
+      else this.showError(error);
     }
   }
 
@@ -166,19 +247,14 @@ class Player {
 
   /** The current playback in a few words. */
   describe() {
-    return this.playback.playbackMode === "direct" ? TEXT.directPlay : describeDecision(this.playback.decision, this.activeAudio);
+    return this.playback.playbackMode === "direct" ? TEXT.directPlay : describeDecision(this.playback.decision, this.activeAudio, this.options.resolution !== "original");
   }
 
-  /** Finds the next file of the same kind in the folder. */
+  /** Finds what comes next, and offers it. */
   async findNext() {
-    const page = await api.listFolder(folderOf(this.path)).catch(() => null);
-    const files = page?.entries.filter(({ mediaKind }) => mediaKind === this.kind) ?? [];
-    const index = files.findIndex(({ path }) => path === this.path);
-    this.next = index >= 0 ? files[index + 1] : null;
-    if (this.next) {
-      const { path, name } = this.next;
-      this.controls.extraButtons.replaceChildren(h("button", { type: "button", title: TEXT.nextTitle(stem(name)), onclick: () => location.replace(playLink(path)) }, TEXT.next));
-    }
+    this.next = await findNextPart(this.path, this.kind, (folder) => api.listFolder(folder)).catch(() => null);
+    if (!this.next || this.abort.signal.aborted) return;
+    this.controls.extraButtons.replaceChildren(h("button", { type: "button", class: "text-button", title: TEXT.nextTitle(stem(nameOf(this.next))), onclick: () => this.playNext(this.next) }, TEXT.next));
   }
 
   onTimeUpdate() {
@@ -186,10 +262,13 @@ class Player {
     const { currentTime, duration } = this.media;
     const chapter = this.info.chapters?.find(({ startSeconds, endSeconds }) => startSeconds <= currentTime && currentTime < endSeconds - 1);
     const skippable = chapter?.title && SKIPPABLE.test(chapter.title) ? chapter : null;
-    const suggested = this.next && duration > 2 * SUGGEST_NEXT_SECONDS && duration - currentTime < SUGGEST_NEXT_SECONDS ? this.next : null;
+    const suggested = this.next && !this.isNextRefused && duration > 2 * SUGGEST_NEXT_SECONDS && duration - currentTime < SUGGEST_NEXT_SECONDS ? this.next : null;
     if (suggested) {
       const remaining = Math.ceil(duration - currentTime);
-      this.controls.showSuggestion(TEXT.nextIn(remaining, stem(suggested.name)), () => location.replace(playLink(suggested.path)), "next");
+      this.controls.showSuggestion(TEXT.nextIn(remaining, stem(nameOf(suggested))), () => this.playNext(suggested), "next", () => {
+        this.isNextRefused = true;
+        this.controls.showSuggestion(null);
+      });
     } else if (skippable) this.controls.showSuggestion(TEXT.skip(skippable.title), () => this.seek(skippable.endSeconds), "skip");
     else this.controls.showSuggestion(null);
   }
@@ -217,8 +296,8 @@ class Player {
   /** After a change of the audio within the session. */
   showActiveAudio(streamIndex) {
     this.activeAudio = streamIndex;
-    selectMenuValue(this.audioMenu, streamIndex);
-    this.controls.showStatus(this.describe());
+    this.audioGroup?.select(streamIndex);
+    this.controls.method.textContent = this.describe();
   }
 
   changeOptions(changes) {
@@ -273,42 +352,33 @@ class Player {
       this.lastRestartAt = performance.now();
       this.startAt(position);
     } else {
-      // Without a session, media info tells why the file cannot be read any more.
-      const status = this.session ? await api.getSessionStatus(this.session).catch((error) => ({ error }))
-        : await api.getMediaInfo(this.path, deviceProfile(), this.abort.signal).then(() => null, (error) => ({ error }));
-      this.showError(status?.error ?? new Error(`Playback failed (${detail ?? kind}).`));
-      this.media.addEventListener("playing", () => this.controls.showNotice(null), { once: true }); // E.g. the server is back.
+      // Without a session, media info states why the file cannot be read any more.
+      const error = await (this.session ? api.getSessionStatus(this.session).then((status) => status.error)
+        : api.getMediaInfo(this.path, deviceProfile(), this.abort.signal)).then((answer) => (answer?.code ? answer : null), (failure) => failure);
+      if (error?.code === "OFFLINE") this.waitForServer();
+      else this.showError(error ?? new Error(kind === "unsupported" ? TEXT.noFrames : TEXT.playbackFailed));
+      this.media.addEventListener("playing", () => this.controls.showNotice(null), { once: true, signal: this.abort.signal });
     }
   }
 
-  /** The playback info. */
-  async collectStats() {
-    const { media, session, playback, info } = this;
-    if (!media) return [];
-    const frames = media.getVideoPlaybackQuality?.();
-    const bufferedEnd = [...Array(media.buffered.length).keys()].map((n) => media.buffered.end(n)).find((end) => end >= media.currentTime);
-    const status = session && (await api.getSessionStatus(session).catch(() => null));
-    const diagnostics = status?.diagnostics;
-    return [
-      ["Play method", playback && describeMethod(playback)],
-      ...streamEntries(playback?.decision, info.streams),
-      ["Resolution", media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
-      ["File", [info.probe.container, ...info.streams.map(({ codec }) => codec)].join(", ")],
-      ["Buffered", bufferedEnd !== undefined && `${Math.round(bufferedEnd - media.currentTime)} s`],
-      ["Dropped frames", frames && `${frames.droppedVideoFrames} of ${frames.totalVideoFrames}`],
-      ["Encoder", diagnostics?.encoder],
-      ["Conversion speed", diagnostics?.speed && `${diagnostics.speed.toFixed(1)}×`],
-    ];
+  /** Says that the server cannot be reached, and starts again where playback is once it can. */
+  waitForServer() {
+    this.controls.showNotice(TEXT.retrying);
+    clearInterval(this.retryTimer);
+    this.retryTimer = setInterval(async () => {
+      const isBack = await api.getHealth(this.abort.signal).then(() => true, () => false);
+      if (!isBack || this.abort.signal.aborted) return;
+      clearInterval(this.retryTimer);
+      if (!this.info) this.open();
+      else this.startAt(this.restartPosition());
+    }, RETRY_MS);
   }
 
   showError(error) {
     if (error.name === "AbortError") return;
     this.controls.setWaiting(false);
+    this.controls.showStatus("");
     this.controls.showNotice(errorText(error));
-  }
-
-  handleKey(name) {
-    return this.controls.handleKey(name);
   }
 
   endSession(options) {
@@ -320,6 +390,7 @@ class Player {
   close(options) {
     this.generation += 1;
     this.abort.abort();
+    clearInterval(this.retryTimer);
     this.controls.close();
     if (this.media) this.saveProgress({ immediately: true, completed: this.media.ended, unloading: options?.unloading });
     this.detach(); // First, so that nothing more is requested of the ended session.

@@ -4,7 +4,8 @@ import * as api from "./api.js";
 import { h } from "./dom.js";
 import { playLink } from "./links.js";
 import { confirmButton, liveTable, poll, table } from "./widgets.js";
-import { TEXT, formatClock, formatDay, formatSize, formatTime } from "./strings.js";
+import { formatClock, formatDay, formatSize, formatTime } from "./format.js";
+import { TEXT, errorText } from "./strings.js";
 
 const POLL_MS = 5000;
 
@@ -47,17 +48,61 @@ function statusText(state, { failure, conflicts, sizeBytes, recordedSeconds, mis
     missingSeconds > 0 && TEXT.missing(formatClock(missingSeconds))].filter(Boolean).join(" · ");
 }
 
-/** A button that records a guide entry and shows the result. */
-export function recordButton(channelId, entry) {
-  const button = h("button", { type: "button", "data-key": "record", onclick: async () => {
-    button.disabled = true;
-    try {
-      const { recording } = await api.scheduleRecording({ channelId, entryId: entry.id });
-      button.textContent = recording?.conflicts?.length ? TEXT.conflicts(recording.conflicts.length) : TEXT.recordingStates[recording?.state] ?? TEXT.recordingStates.recording;
-    } catch (error) {
-      button.disabled = false;
-      button.textContent = error.message;
+/** Whether the server has refused to record because no folder is configured. The button is not offered again then. */
+let isRecordingOff = false;
+
+/** Recordings that will be or are being made, by `channel entry`. */
+export async function getActiveRecordings(signal) {
+  const { recordings } = await api.getRecordings(signal);
+  return new Map(recordings.filter(({ state, entryId }) => entryId && CANCELLABLE.has(state))
+    .map((recording) => [recordingKey(recording.channelId, recording.entryId), recording]));
+}
+
+/** The key of a guide entry in `getActiveRecordings`. */
+export const recordingKey = (channelId, entryId) => `${channelId} ${entryId}`;
+
+/**
+ * A button that records a guide entry, and cancels the recording at the second press once there is one. `recording` is the
+ * present one; `onChange(recording)` is called with the new one or null. Empty where nothing can be recorded.
+ */
+export function recordButton(channelId, entry, recording, onChange = () => {}) {
+  if (isRecordingOff && !recording) return h("span", { class: "muted record-note", role: "status" }, TEXT.recordingOff);
+  const note = h("span", { class: "muted record-note", role: "status" });
+  const label = h("span", {}, "");
+  const button = h("button", { type: "button", class: "record", "data-key": "record", onclick: () => press() }, h("span", { class: "dot", "aria-hidden": "true" }), label);
+  const element = h("span", { class: "record-box" }, button, note);
+  let confirmTimer = null;
+  const show = () => {
+    button.classList.toggle("recorded", Boolean(recording));
+    label.textContent = !recording ? TEXT.record
+      : recording.conflicts?.length ? TEXT.conflicts(recording.conflicts.length) : TEXT.recordingStates[recording.state] ?? TEXT.recordingStates.recording;
+  };
+  const press = async () => {
+    note.textContent = "";
+    if (recording && !confirmTimer) {
+      label.textContent = TEXT.confirmCancelRecording;
+      confirmTimer = setTimeout(() => {
+        confirmTimer = null;
+        show();
+      }, 4000);
+      return;
     }
-  } }, TEXT.record);
-  return button;
+    clearTimeout(confirmTimer);
+    confirmTimer = null;
+    try {
+      if (recording) {
+        await api.deleteRecording(recording.id);
+        recording = null;
+      } else ({ recording } = await api.scheduleRecording({ channelId, entryId: entry.id }));
+      show();
+      onChange(recording);
+    } catch (error) {
+      show();
+      note.textContent = errorText(error);
+      isRecordingOff = note.textContent === TEXT.recordingOff;
+      if (isRecordingOff) button.hidden = true;
+    }
+  };
+  show();
+  return element;
 }

@@ -1,5 +1,5 @@
 // The renditions of a session or a channel in fMP4: audio tracks and text subtitles that change without a new session. hls.js loads them.
-// The page shows the cues, because hls.js loads a `data:` URL into the tracks that it creates, which the CSP forbids.
+// `subtitle-view.js` draws the cues, because hls.js loads a `data:` URL into the tracks that it creates, which the CSP forbids.
 
 /** The text track of each media element that shows the cues. It cannot be removed, so the next session uses it again. */
 const textTracks = new WeakMap();
@@ -38,7 +38,6 @@ export class Renditions {
     this.cues = new Map(); // Those loaded so far: by position, then by id.
     this.shown = -1; // The position whose cues are in the text track.
     this.onAudioChange = () => {};
-    this.onCues = () => {};
     hls.on(Hls.Events.AUDIO_TRACKS_UPDATED, () => this.applyAudio());
     hls.on(Hls.Events.AUDIO_TRACK_SWITCHED, () => this.onAudioChange(this.activeAudio()));
     // hls.js makes its own choice right after this event.
@@ -88,7 +87,7 @@ export class Renditions {
     const cuesOf = (of) => this.cues.get(of)?.values() ?? [];
     for (const cue of cuesOf(this.shown)) this.textTrack.removeCue(cue);
     this.shown = position;
-    this.textTrack.mode = position < 0 ? "disabled" : "showing";
+    this.textTrack.mode = position < 0 ? "disabled" : "hidden";
     for (const cue of cuesOf(position)) this.textTrack.addCue(cue);
   }
 
@@ -107,7 +106,6 @@ export class Renditions {
       loaded.delete(id);
       if (position === this.shown) this.textTrack.removeCue(cue);
     }
-    this.onCues();
   }
 
   /** Hides the subtitle. */

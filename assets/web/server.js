@@ -3,7 +3,8 @@
 import * as api from "./api.js";
 import { h } from "./dom.js";
 import { confirmButton, facts, liveTable, poll } from "./widgets.js";
-import { TEXT, formatMoment } from "./strings.js";
+import { formatMoment } from "./format.js";
+import { TEXT } from "./strings.js";
 
 const POLL_MS = 3000;
 

@@ -4,7 +4,8 @@ import * as api from "./api.js";
 import { h } from "./dom.js";
 import { findFocusable, focus } from "./keys.js";
 import { confirmButton, form, table } from "./widgets.js";
-import { TEXT, errorText, formatMoment } from "./strings.js";
+import { formatMoment } from "./format.js";
+import { TEXT, errorText } from "./strings.js";
 
 /** Tabs by their name in the address, those of admins first. Larger ones are loaded when they are opened. */
 const ADMIN_TABS = {

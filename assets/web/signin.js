@@ -17,11 +17,11 @@ export async function showSignIn(stage, { code, message, done }) {
 
 function signInForm(message, done) {
   return form({
-    title: "Welcome back",
-    intro: message ?? "Sign in to your library.",
-    fields: [field("Name", "username", { autocomplete: "username", autocapitalize: "none", spellcheck: "false" }),
-      field("Password", "password", { type: "password", autocomplete: "current-password" })],
-    button: "Sign in",
+    title: TEXT.welcomeBack,
+    intro: message ?? TEXT.signInIntro,
+    fields: [field(TEXT.name, "username", { autocomplete: "username", autocapitalize: "none", spellcheck: "false" }),
+      field(TEXT.password, "password", { type: "password", autocomplete: "current-password" })],
+    button: TEXT.signIn,
     submit: ({ username, password }) => api.signIn(username, password),
     done: () => done(false),
   });
@@ -30,16 +30,14 @@ function signInForm(message, done) {
 function setUpForm(code, done) {
   return form({
     step: TEXT.step(1, 3),
-    title: "Set up Hearthcast",
-    intro: code
-      ? "Choose a name and a password. This will be the administrator account."
-      : "Choose a name and a password. You’ll find the set-up code in the server’s log.",
+    title: TEXT.setUp,
+    intro: code ? TEXT.setUpIntro : TEXT.setUpIntroWithCode,
     fields: [
-      field("Set-up code", "code", { autocomplete: "off", spellcheck: "false", value: code ?? "" }),
-      field("Name", "username", { autocomplete: "username", autocapitalize: "none", spellcheck: "false" }),
-      field("Password", "password", { type: "password", autocomplete: "new-password", minlength: 8 }),
+      field(TEXT.setUpCode, "code", { autocomplete: "off", spellcheck: "false", value: code ?? "" }),
+      field(TEXT.name, "username", { autocomplete: "username", autocapitalize: "none", spellcheck: "false" }),
+      field(TEXT.password, "password", { type: "password", autocomplete: "new-password", minlength: 8 }),
     ],
-    button: "Create account",
+    button: TEXT.createAccount,
     submit: async ({ code: setUpCode, username, password }) => {
       const account = await api.setUp(setUpCode.trim(), username, password);
       return account.token ? account : api.signIn(username, password);
@@ -64,7 +62,7 @@ function form({ step, title, intro, fields, button, submit, done }) {
       api.setToken(token);
       done();
     } catch (error) {
-      notice.textContent = error.code === "OFFLINE" ? TEXT.offline : errorText(error);
+      notice.textContent = errorText(error);
       notice.hidden = false;
       submitButton.disabled = false;
     }

@@ -1,7 +1,9 @@
 // The sleep timer of an audiobook: playback stops after some minutes, or at the end of the chapter.
 
 import { TEXT } from "./strings.js";
-import { selectMenu } from "./tracks.js";
+import { ChoiceGroup } from "./choices.js";
+import { h } from "./dom.js";
+import { formatClock } from "./format.js";
 
 const MINUTES = [15, 30, 45, 60];
 
@@ -15,7 +17,9 @@ export class SleepTimer {
     this.getPlayback = getPlayback;
     this.endsAt = null; // On the clock of the page, ms.
     this.chapterEnd = null; // In the book, seconds.
-    this.menu = selectMenu(TEXT.sleepTimer, [
+    this.display = h("span", { class: "muted sleep-left", title: TEXT.sleepTimer, role: "timer" }); // The time left.
+    this.displayTimer = setInterval(() => this.showTimeLeft(), 1000);
+    this.group = new ChoiceGroup(TEXT.sleepTimer, [
       { value: 0, label: TEXT.off }, ...MINUTES.map((n) => ({ value: n, label: TEXT.minutes(n) })), { value: -1, label: TEXT.chapterEnd },
     ], ({ value }) => this.set(value));
   }
@@ -28,7 +32,18 @@ export class SleepTimer {
 
   switchOff() {
     this.set(0);
-    this.menu.querySelector("select").selectedIndex = 0;
+    this.group.select(0);
+  }
+
+  showTimeLeft() {
+    const { position, rate } = this.getPlayback();
+    const seconds = this.endsAt !== null ? (this.endsAt - performance.now()) / 1000 : this.chapterEnd !== null ? (this.chapterEnd - position) / rate : NaN;
+    const text = Number.isFinite(seconds) ? formatClock(seconds) : "";
+    if (this.display.textContent !== text) this.display.textContent = text;
+  }
+
+  close() {
+    clearInterval(this.displayTimer);
   }
 
   /** After a jump the end of the chapter is that of the chapter at the new position. */

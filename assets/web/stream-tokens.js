@@ -3,7 +3,8 @@
 import * as api from "./api.js";
 import { h, svg } from "./dom.js";
 import { confirmButton, form, table } from "./widgets.js";
-import { TEXT, formatMoment } from "./strings.js";
+import { formatMoment } from "./format.js";
+import { TEXT } from "./strings.js";
 
 /** The quiet zone around a QR code, modules (ISO 18004 requires four). */
 const QUIET_ZONE = 4;

@@ -1,4 +1,4 @@
-// The texts of the page, the messages for the server's error codes, and formatters.
+// The texts of the page, and the messages for the server's error codes.
 
 export const TEXT = {
   home: "Home",
@@ -8,13 +8,28 @@ export const TEXT = {
   loading: "Loading…",
   more: "Show more",
   tryAgain: "Try again",
+  goHome: "Go to home",
   emptyFolder: "This folder is empty.",
+  missingFolder: "This folder is missing.",
   noRoots: "No media folders yet. Add one in the server’s configuration (or --root).",
   signOut: "Sign out",
   signedOut: "You’ve been signed out. Sign in to continue.",
   offline: "Can’t reach the server. Check that it is running.",
+  retrying: "Can’t reach the server. Trying again…",
+  skipToContent: "Skip to content",
+  mainMenu: "Main menu",
+  // Sign-in
+  welcomeBack: "Welcome back",
+  signInIntro: "Sign in to your library.",
+  signIn: "Sign in",
+  setUp: "Set up Hearthcast",
+  setUpIntro: "Choose a name and a password. This will be the administrator account.",
+  setUpIntroWithCode: "Choose a name and a password. You’ll find the set-up code in the server’s log.",
+  setUpCode: "Set-up code",
+  createAccount: "Create account",
   preparing: "Preparing…",
   preparingSince: (seconds) => `Still preparing (${seconds} s)…`,
+  unknownError: "Something went wrong. Try again in a moment.",
   busy: "The server is busy. Waiting for a free slot…",
   slotsInUse: "Someone else is watching something that needs converting. Yours starts when they finish.",
   tuningIn: "Tuning in…",
@@ -40,6 +55,8 @@ export const TEXT = {
   search: "Search",
   searchHere: "Search this folder and its subfolders",
   searching: "Searching…",
+  searchOn: "Search more folders",
+  foundSoFar: (count, folders) => `${count} ${count === 1 ? "result" : "results"} in the first ${folders} folders`,
   found: (count) => `${count} ${count === 1 ? "result" : "results"}`,
   foundNone: (words) => `No results for “${words}”.`,
   play: "Play",
@@ -52,6 +69,28 @@ export const TEXT = {
   clearProgress: "Clear progress",
   file: "File",
   tracks: "Tracks",
+  folder: "Folder",
+  fileName: "Name",
+  size: "Size",
+  duration: "Duration",
+  container: "Container",
+  bitrate: "Bitrate",
+  kbits: (n) => `${n} kbit/s`,
+  warnings: "Warnings",
+  willStream: (reasons) => (reasons ? `Will be streamed without conversion (${reasons}).` : "Will be streamed without conversion."),
+  willConvert: (reasons) => (reasons ? `Will be converted for this browser (${reasons}).` : "Will be converted for this browser."),
+  streamTypes: { video: "Video", audio: "Audio", subtitle: "Subtitle", attachment: "Attachment" },
+  fps: (n) => `${n} fps`,
+  kilohertz: (n) => `${n} kHz`,
+  channelCount: (n) => `${n} channels`,
+  interlaced: "interlaced",
+  defaultTrack: "default",
+  forced: "forced",
+  commentary: "commentary",
+  hearingImpaired: "hard of hearing",
+  burnedIn: "burned in",
+  trackNumber: (n) => `Track ${n}`,
+  subtitleNumber: (n) => `Subtitles ${n}`,
   // Player
   backToFolder: "Back to folder",
   back: "Back",
@@ -84,6 +123,62 @@ export const TEXT = {
   chapterEnd: "End of chapter",
   history: "History",
   undoJump: (time) => `Undo jump (${time})`,
+  // The control set
+  ofDuration: (position, duration) => `${position} of ${duration}`,
+  audioAndSubtitles: "Audio and subtitles",
+  playbackSettings: "Quality and speed",
+  mute: "Mute",
+  unmute: "Unmute",
+  volume: "Volume",
+  volumePercent: (n) => `Volume ${n} %`,
+  muted: "Muted",
+  rate: (n) => `${n}×`,
+  pictureInPicture: "Picture in picture",
+  airPlay: "AirPlay",
+  minimise: "Mini player",
+  expand: "Back to full player",
+  closePlayer: "Stop and close",
+  shortcuts: "Keyboard shortcuts",
+  close: "Close",
+  cancelNext: "Cancel",
+  subtitleLook: "Subtitle style",
+  subtitleSize: "Size",
+  subtitlePosition: "Position",
+  subtitleBackground: "Background",
+  subtitleDelay: "Delay",
+  sizes: { small: "Small", medium: "Medium", large: "Large", huge: "Very large" },
+  positions: { bottom: "Bottom", raised: "Higher", top: "Top" },
+  backgrounds: { none: "None", shade: "Shade", box: "Box" },
+  earlier: "Earlier",
+  later: "Later",
+  delaySeconds: (n) => `${n > 0 ? "+" : n < 0 ? "−" : ""}${Math.abs(n).toFixed(1)} s`,
+  live: "Live",
+  behindLive: (time) => `−${time}`,
+  atTime: (time) => `at ${time}`,
+  keys: {
+    "Space, K": "Play or pause", "← →, J": "Back 10 s, forward 30 s", "↑ ↓": "Volume", "0 – 9": "Jump to 0 % – 90 %",
+    "Page Up, Page Down": "Previous or next chapter", "< >": "Slower, faster", M: "Mute", C: "Subtitles on or off", F: "Full screen",
+    P: "Picture in picture", N: "Next episode or track", I: "Playback info", "?": "These shortcuts",
+  },
+  liveKeys: {
+    "Space, K": "Play or pause", "← →, J": "Back 10 s, forward 30 s (while the controls are shown)", "↑ ↓, Page Up, Page Down": "Change the channel",
+    "0 – 9": "Channel number", "+ −": "Volume", L: "Last channel", G: "Channels", M: "Mute", C: "Subtitles on or off", F: "Full screen",
+    P: "Picture in picture", I: "Playback info", "?": "These shortcuts",
+  },
+  info: {
+    method: "Play method", resolution: "Resolution", file: "File", buffered: "Buffered", behind: "Behind live", dropped: "Dropped frames",
+    encoder: "Encoder", conversionSpeed: "Conversion speed", channelState: "Channel state", viewers: "Viewers",
+  },
+  framesDropped: (dropped, total) => `${dropped} of ${total}`,
+  playbackFailed: "This file can’t be read any more.",
+  noFrames: "This browser can’t play this file.",
+  // Play decision
+  unsupported: (things) => `unsupported ${things}`,
+  converting: (parts) => `converting ${parts}`,
+  kinds: { video: "video", audio: "audio" },
+  burningIn: "burning in subtitles",
+  streamingUnconverted: "streaming without conversion",
+  and: "and",
   // Guide and channels
   noChannels: "No channels yet",
   newChannel: "New channel",
@@ -108,6 +203,7 @@ export const TEXT = {
   firstChannel: "Create your first channel",
   firstChannelWhy: "It plays a folder around the clock, like a TV channel. You can add more later.",
   channelName: "Name",
+  everything: "Everything",
   skipForNow: "Skip for now",
   channelOnAir: (name) => `“${name}” is now on air.`,
   // Settings
@@ -261,6 +357,9 @@ export const TEXT = {
   removeFromList: "Remove from list",
   deleteFile: "Delete file",
   record: "Record",
+  confirmCancelRecording: "Tap again to cancel",
+  recordingMark: "Recorded",
+  recordingOff: "Recording is off: no recordings folder is set.",
   // Channel editor
   modes: {
     shuffle: "Shuffle", sequential: "In order", shuffleInOrder: "Shuffle shows, episodes in order",
@@ -289,6 +388,34 @@ const STATES = {
 /** The label of a session's, channel's or pipeline's state. */
 export const stateLabel = (state) => STATES[state] ?? state;
 
+/** What a browser may not support; completes `TEXT.unsupported`. */
+export const UNSUPPORTED = {
+  CONTAINER: "file format",
+  VIDEO_CODEC: "video format",
+  VIDEO_PROFILE: "video profile",
+  VIDEO_LEVEL: "video level",
+  VIDEO_BIT_DEPTH: "colour depth",
+  VIDEO_RANGE: "HDR video",
+  VIDEO_RESOLUTION: "resolution",
+  VIDEO_FRAMERATE: "frame rate",
+  AUDIO_CODEC: "audio format",
+  AUDIO_CHANNELS: "surround sound",
+  SUBTITLE_CODEC: "subtitle format",
+};
+
+/** Other reasons of a play decision. */
+export const REASONS = {
+  INTERLACED: "interlaced video",
+  ANAMORPHIC: "non-square pixels",
+  SEGMENT_FORMAT: "a codec that cannot be streamed",
+  ORIENTATION: "rotated video",
+  KEYFRAMES: "keyframes too far apart",
+  BITRATE_EXCEEDS_LIMIT: "over your quality limit",
+  QUALITY_SELECTED: "you chose a lower quality",
+  SECONDARY_AUDIO_SELECTED: "you chose another audio track",
+  START_FORCED: "you requested conversion",
+};
+
 const ERRORS = {
   UNAUTHORIZED: TEXT.signedOut,
   TOKEN_EXPIRED: TEXT.signedOut,
@@ -315,81 +442,57 @@ const ERRORS = {
   RIGHTS_WITHDRAWN: "Permission was withdrawn.",
   CHANNEL_UNAVAILABLE: "The channel can’t start right now.",
   STORAGE_FULL: "The server’s disk is full. Nothing can be saved.",
+  OFFLINE: TEXT.offline,
+  ASSET_NOT_FOUND: "This is no longer available.",
+  BAD_REQUEST: "This can’t be done.",
+  VALIDATION_ERROR: "Some of this isn’t valid. Check the fields.",
+  CONFLICT: "This conflicts with something that exists already.",
+  INVALID_PATH: "Not part of the library.",
+  SIGNATURE_EXPIRED: "This link has expired. Reload the page.",
+  SIGNATURE_INVALID: "This link isn’t valid. Reload the page.",
+  PAYLOAD_TOO_LARGE: "This is too large for the server.",
+  SERVER_BUSY: "The server is busy. Try again in a moment.",
+  REQUEST_TIMEOUT: "The server took too long. Try again in a moment.",
   INTERNAL: "Something went wrong on the server. Its log has the details.",
 };
 
-/** The message for an error. */
-export function errorText(error) {
-  return ERRORS[error.code] ?? error.message ?? String(error);
+/** Messages for a field that the server refuses. */
+const FIELDS = {
+  items: "Choose at least one folder or file.",
+  url: "That address can’t be used. For a private network, allow it under allowed_sources first.",
+  number: "Choose a channel number from 1 to 99999.",
+  name: "Choose a shorter name.",
+  username: "Choose a name of letters and digits.",
+  password: "Choose a password of at least 8 characters.",
+  newPassword: "Choose a password of at least 8 characters.",
+};
+
+/** Messages for conflicts, by what the server's sentence contains. */
+const CONFLICTS = [
+  [/^number (\d+) is used by (.+)$/, (_, number, name) => `Channel ${number} is already “${name}”.`],
+  [/already in use/, () => "That name is already in use."],
+  [/no folder for recordings/, () => TEXT.recordingOff],
+  [/not onDemand/, () => "Programmes of this channel can’t be skipped."],
+  [/not started yet/, () => "The channel has not started yet. Try again in a moment."],
+  [/last admin/, () => "The last administrator can’t be removed."],
+  [/limit|most allowed/, () => "There are too many already. Remove one first."],
+];
+
+/** The message for an error: the page's own sentence for the server's code and field, never the server's. */
+export function errorText({ code, message, details }) {
+  if (!code) return message || TEXT.unknownError;
+  if (code === "CONFLICT") {
+    for (const [pattern, text] of CONFLICTS) {
+      const match = pattern.exec(message);
+      if (match) return text(...match);
+    }
+  }
+  const field = details?.fields?.[0]?.field;
+  return FIELDS[field?.split(/[.[]/)[0]] ?? ERRORS[code] ?? TEXT.unknownError;
 }
 
 /** The message while a request is retried because of a temporary error. */
 export function waitText({ code, details }) {
   if (code === "CHANNEL_UNAVAILABLE") return TEXT.tuningIn;
   return details?.max ? TEXT.slotsInUse : TEXT.busy;
-}
-
-/** Shorter waits are not reported, seconds. */
-const REPORT_AFTER_SECONDS = 3;
-
-/** Awaits `work` and returns its result; calls `onDelay(seconds)` every second once it takes long. */
-export async function reportDelay(onDelay, work) {
-  const began = performance.now();
-  const timer = setInterval(() => {
-    const seconds = Math.round((performance.now() - began) / 1000);
-    if (seconds >= REPORT_AFTER_SECONDS) onDelay(seconds);
-  }, 1000);
-  try {
-    return await work;
-  } finally {
-    clearInterval(timer);
-  }
-}
-
-/** The English name of a language, or the tag itself if it has none. */
-export function languageName(tag) {
-  if (!tag || tag === "und") return null;
-  try {
-    return new Intl.DisplayNames(["en"], { type: "language" }).of(tag) ?? tag;
-  } catch {
-    return tag;
-  }
-}
-
-/** 75 -> "1:15", 3675 -> "1:01:15". */
-export function formatClock(seconds) {
-  const totalSeconds = Math.max(0, Math.round(seconds));
-  const padded = (n) => String(n).padStart(2, "0");
-  const [hours, minutes] = [Math.floor(totalSeconds / 3600), Math.floor((totalSeconds % 3600) / 60)];
-  return hours ? `${hours}:${padded(minutes)}:${padded(totalSeconds % 60)}` : `${minutes}:${padded(totalSeconds % 60)}`;
-}
-
-/** 5400 -> "1 h 30 min", at least 1 min. */
-export function formatLength(seconds) {
-  const minutes = Math.max(1, Math.round(seconds / 60));
-  const [hours, rest] = [Math.floor(minutes / 60), minutes % 60];
-  return [hours && `${hours} h`, (rest || !hours) && `${rest} min`].filter(Boolean).join(" ");
-}
-
-/** A formatter of instants, created on first use and kept: creating it is most of the work of a guide. */
-function dateFormatter(options) {
-  let format = null;
-  return (instant) => (format ??= new Intl.DateTimeFormat([], options)).format(new Date(instant));
-}
-
-/** The time of day of an instant in the browser's locale. */
-export const formatTime = dateFormatter({ hour: "numeric", minute: "2-digit" });
-
-/** The weekday and date of an instant. */
-export const formatDay = dateFormatter({ weekday: "short", day: "numeric", month: "short" });
-
-/** The day and time of an instant; empty for null. */
-export const formatMoment = (instant) => (instant ? `${formatDay(instant)}, ${formatTime(instant)}` : "");
-
-/** 1536000 -> "1.5 MB". */
-export function formatSize(bytes) {
-  const units = ["B", "KB", "MB", "GB", "TB"];
-  let unit = 0;
-  for (; bytes >= 1000 && unit < units.length - 1; unit += 1) bytes /= 1000;
-  return `${bytes < 10 && unit > 0 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`;
 }

@@ -1,31 +1,48 @@
-// The seek bar: a slider with chapter marks.
+// The seek bar: a slider with chapter marks, what is buffered, and the time under the pointer.
 
 import { h } from "./dom.js";
-import { TEXT, formatClock } from "./strings.js";
+import { formatClock } from "./format.js";
+import { TEXT } from "./strings.js";
 
-/** A slider over `duration` seconds. `onSeek(position)` is called when a position is chosen, not while dragging. */
-export function timeline(onSeek) {
+/**
+ * @typedef {object} Times  Seconds on one scale: of the file, or of the wall clock.
+ * @property {number} position
+ * @property {number} start  where the bar begins
+ * @property {number} end  where it ends; equal to `start` when unknown
+ * @property {number} [seekableFrom]  what can be reached; the whole bar by default
+ * @property {number} [seekableTo]
+ */
+
+/**
+ * `onSeek(position)` is called when a position is chosen, not while dragging. `format(position)` is the text of a position and
+ * `formatEnd(times)` the one at the right.
+ */
+export function timeline(onSeek, { format = formatClock, formatEnd = ({ position, end }) => `-${formatClock(end - position)}` } = {}) {
   const slider = h("input", { type: "range", min: 0, max: 1, step: "any", value: 0, "aria-label": TEXT.position, "data-key": "timeline" });
-  const elapsed = h("span", { class: "time" }, "0:00");
+  const elapsed = h("span", { class: "time" }, "");
   const remaining = h("span", { class: "time" }, "");
   const marks = h("div", { class: "marks", "aria-hidden": "true" });
-  const bar = h("div", { class: "seek-bar" }, marks, slider);
-  let duration = 0;
+  const hint = h("div", { class: "hint", "aria-hidden": "true", hidden: true });
+  const bar = h("div", { class: "seek-bar" }, marks, slider, hint);
+  /** @type {Times} */
+  let times = { position: 0, start: 0, end: 0 };
+  let chapters = [];
   let isDragging = false;
+  const fraction = (position) => (times.end > times.start ? Math.min(1, Math.max(0, (position - times.start) / (times.end - times.start))) : 0);
   const show = (position) => {
-    const fraction = duration > 0 ? Math.min(1, position / duration) : 0;
-    bar.style.setProperty("--progress", `${fraction * 100}%`);
-    elapsed.textContent = formatClock(position);
-    remaining.textContent = duration > 0 ? `-${formatClock(duration - position)}` : "";
-    slider.setAttribute("aria-valuetext", `${formatClock(position)} of ${formatClock(duration)}`);
+    bar.style.setProperty("--progress", `${fraction(position) * 100}%`);
+    elapsed.textContent = format(position);
+    remaining.textContent = times.end > times.start ? formatEnd({ ...times, position }) : "";
+    slider.setAttribute("aria-valuetext", TEXT.ofDuration(format(position), format(times.end)));
   };
+  const reachable = (position) => Math.min(Math.max(position, times.seekableFrom ?? times.start), times.seekableTo ?? times.end);
   slider.addEventListener("input", () => {
     isDragging = true;
     show(Number(slider.value));
   });
   slider.addEventListener("change", () => {
     isDragging = false;
-    onSeek(Number(slider.value));
+    onSeek(reachable(Number(slider.value)));
   });
   // Arrow keys: ten seconds a press, more while held down; seeks when the presses end.
   let repeats = 0;
@@ -41,28 +58,42 @@ export function timeline(onSeek) {
     clearTimeout(seekTimer);
     seekTimer = setTimeout(() => {
       isDragging = false;
-      onSeek(Number(slider.value));
+      onSeek(reachable(Number(slider.value)));
     }, 350);
   });
+  // The time, and the chapter, under the pointer.
+  bar.addEventListener("pointermove", ({ clientX }) => {
+    const { left, width } = bar.getBoundingClientRect();
+    if (!(times.end > times.start) || width === 0) return;
+    const at = times.start + Math.min(1, Math.max(0, (clientX - left) / width)) * (times.end - times.start);
+    const chapter = chapters.findLast(({ startSeconds }) => startSeconds <= at);
+    hint.replaceChildren(...(chapter?.title ? [h("span", { class: "hint-title" }, chapter.title)] : []), h("span", {}, format(at)));
+    hint.hidden = false;
+    const half = Math.min(width, hint.offsetWidth) / 2;
+    hint.style.setProperty("left", `${Math.min(width - half, Math.max(half, clientX - left))}px`);
+  });
+  bar.addEventListener("pointerleave", () => { hint.hidden = true; });
   return {
     element: h("div", { class: "timeline" }, elapsed, bar, remaining),
     slider,
     /** Marks the starts of chapters. */
-    setMarks(seconds, length) {
-      duration = length;
-      slider.max = String(Math.max(1, length));
-      marks.replaceChildren(...seconds.filter((second) => second > 0 && second < length)
-        .map((second) => h("span", { style: { left: `${(second / length) * 100}%` } })));
+    setChapters(all, length) {
+      chapters = all;
+      if (length > 0) this.update({ position: times.position, start: 0, end: length });
+      marks.replaceChildren(...all.filter(({ startSeconds }) => startSeconds > 0 && startSeconds < length)
+        .map(({ startSeconds }) => h("span", { style: { left: `${(startSeconds / length) * 100}%` } })));
     },
-    /** Shows the current position. */
-    update(position, length) {
+    /** Shows the current position. @param {Times} next */
+    update(next) {
       if (isDragging) return;
-      if (length > 0 && length !== duration) {
-        duration = length;
-        slider.max = String(length);
-      }
-      slider.value = String(position);
-      show(position);
+      times = next;
+      if (Number(slider.min) !== times.start) slider.min = String(times.start);
+      const max = String(times.end > times.start ? times.end : times.start + 1);
+      if (slider.max !== max) slider.max = max;
+      slider.value = String(times.position);
+      bar.style.setProperty("--seekable-from", `${fraction(times.seekableFrom ?? times.start) * 100}%`);
+      bar.style.setProperty("--seekable-to", `${fraction(times.seekableTo ?? times.end) * 100}%`);
+      show(times.position);
     },
   };
 }

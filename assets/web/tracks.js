@@ -2,7 +2,8 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { TEXT, languageName } from "./strings.js";
+import { languageName } from "./format.js";
+import { TEXT } from "./strings.js";
 
 const LAYOUTS = { 1: "mono", 2: "stereo", 6: "5.1", 8: "7.1" };
 
@@ -12,9 +13,10 @@ export function audioChoices(info) {
   const defaultTrack = tracks.find((track) => track.default) ?? tracks[0];
   return tracks.map((track, n) => ({
     value: track.index,
+    language: track.language,
     chosen: track === defaultTrack,
-    label: [languageName(track.language) ?? track.title ?? `Track ${n + 1}`, languageName(track.language) && track.title,
-      track.commentary && "commentary", LAYOUTS[track.channels] ?? `${track.channels} channels`].filter(Boolean).join(" · "),
+    label: [languageName(track.language) ?? track.title ?? TEXT.trackNumber(n + 1), languageName(track.language) && track.title,
+      track.commentary && TEXT.commentary, LAYOUTS[track.channels] ?? TEXT.channelCount(track.channels)].filter(Boolean).join(" · "),
   }));
 }
 
@@ -30,30 +32,22 @@ export function subtitleChoices(info) {
     value: subtitle.id,
     subtitle,
     chosen: subtitle.forced === true && subtitle.kind === "text",
-    label: [languageName(subtitle.language) ?? subtitle.title ?? `Subtitles ${n + 1}`,
-      languageName(subtitle.language) && subtitle.title, subtitle.forced && "forced",
-      subtitle.hearingImpaired && "hard of hearing", subtitle.kind !== "text" && "burned in"]
+    label: [languageName(subtitle.language) ?? subtitle.title ?? TEXT.subtitleNumber(n + 1),
+      languageName(subtitle.language) && subtitle.title, subtitle.forced && TEXT.forced,
+      subtitle.hearingImpaired && TEXT.hearingImpaired, subtitle.kind !== "text" && TEXT.burnedIn]
       .filter(Boolean).join(" · "),
   }));
 }
 
-const RATES = [0.5, 0.75, 1, 1.25, 1.5, 2];
+const RATES = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2];
 
-export const rateChoices = () => RATES.map((rate) => ({ value: rate, label: `${rate}×`, chosen: rate === 1 }));
+/** The choices of speed, and the one that is chosen. */
+export const rateChoices = (chosen, rates = RATES) => rates.map((rate) => ({ value: rate, label: TEXT.rate(rate), chosen: rate === chosen }));
 
-/** A labelled menu; null when there is nothing to choose. */
-export function selectMenu(label, choices, onchange) {
-  if (choices.length < 2) return null;
-  const options = choices.map(({ value, label, chosen }) => h("option", { value, selected: chosen }, label));
-  return h("label", { class: "menu" }, h("span", {}, label),
-    h("select", { onchange: (event) => onchange(choices[event.target.selectedIndex]) }, ...options));
-}
-
-/** Selects a value of a menu without a change event; a missing menu or value is ignored. */
-export function selectMenuValue(menu, value) {
-  const options = [...menu?.querySelectorAll("option") ?? []];
-  const option = value !== null && options.find((candidate) => candidate.value === String(value));
-  if (option) option.selected = true;
+/** The next speed up or down. */
+export function stepRate(rate, step) {
+  const index = RATES.findIndex((candidate) => candidate >= rate);
+  return RATES[Math.max(0, Math.min(RATES.length - 1, (index < 0 ? RATES.length - 1 : index) + step))];
 }
 
 /** The selected subtitle of each media element, and how to stop its renderer. */
@@ -83,13 +77,13 @@ export async function showSubtitle(media, subtitle, attachments, signal) {
     if (activeSubtitles.get(media) !== selection || selection.ready) return;
     const track = h("track", {
       kind: "subtitles",
-      label: languageName(subtitle.language) ?? subtitle.title ?? "Subtitles",
+      label: languageName(subtitle.language) ?? subtitle.title ?? TEXT.subtitles,
       srclang: subtitle.languageTag ?? subtitle.language,
       src: URL.createObjectURL(new Blob([text], { type: "text/vtt" })),
     });
     ownTracks.get(media)?.push(track) ?? ownTracks.set(media, [track]);
     media.append(track);
-    track.track.mode = "showing";
+    track.track.mode = "hidden"; // `subtitle-view.js` draws it.
   };
   await showPlain();
   if (!isStyled(subtitle) || typeof WebAssembly === "undefined" || activeSubtitles.get(media) !== selection) return;

@@ -1,16 +1,15 @@
-// The live TV player: channel up and down, by number, last channel, watch from start.
+// The live TV player: channel up and down, by number, last channel, watch from start, pause and rewind.
 
 import * as api from "./api.js";
-import { statsEntries } from "./controls.js";
-import { h, icon, iconButton } from "./dom.js";
-import { focus, moveFocus } from "./keys.js";
+import { choiceGroup } from "./choices.js";
+import { Controls } from "./controls.js";
+import { h, iconButton } from "./dom.js";
+import { LiveClock } from "./live-clock.js";
 import { watchLink } from "./links.js";
-import { recordButton } from "./recordings.js";
+import { getActiveRecordings, recordButton, recordingKey } from "./recordings.js";
 import { attachLive } from "./media-source.js";
-import { TEXT, errorText, formatTime, languageName, reportDelay, waitText } from "./strings.js";
-import { selectMenu } from "./tracks.js";
-
-const HIDE_AFTER_MS = 4000;
+import { formatClock, formatTime, languageName, reportDelay } from "./format.js";
+import { TEXT, errorText, stateLabel, waitText } from "./strings.js";
 
 /** How long the skip message stays: about as long as a player is behind live. */
 const SKIP_MESSAGE_MS = 8000;
@@ -32,7 +31,17 @@ export async function showChannel(stage, params) {
   }
   const player = new LivePlayer(stage, channels);
   player.tuneTo(index, { fromStart: params.get("from") === "start" });
-  return { leave: (options) => player.close(options), handleKey: (name) => player.handleKey(name) };
+  return {
+    leave: (options) => player.close(options),
+    handleKey: (name) => player.handleKey(name),
+    getAddress: () => watchLink(player.channel().id),
+    keepsPlaying: () => player.controls.keepsPlaying(),
+    setMini(isMini) {
+      player.isMini = isMini;
+      player.controls.setMini(isMini);
+      player.showProgramme();
+    },
+  };
 }
 
 /** Whether hls.js plays segments here; otherwise the browser plays the playlist by itself. */
@@ -63,54 +72,60 @@ class LivePlayer {
   constructor(stage, channels) {
     this.channels = channels;
     this.generation = 0;
+    this.isMini = false;
     this.detach = () => {};
     this.session = `web-${Math.random().toString(36).slice(2)}${Math.random().toString(36).slice(2)}`;
     this.digits = "";
     this.media = h("video", { playsinline: true });
-    this.frame = h("div", { class: "frame waiting" }, this.media);
-    this.title = h("h1", {});
-    this.nowLine = h("p", { class: "now-title", role: "status" });
-    this.nextLine = h("p", { class: "muted status-line" });
-    this.status = h("p", { class: "status-line", role: "status" });
-    this.progressBar = h("div", {});
-    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
+    this.clock = new LiveClock(this.media);
     this.digitDisplay = h("p", { class: "digits", "aria-live": "assertive", hidden: true });
-    this.channelPanel = h("ol", { class: "panel chapters", "aria-label": TEXT.channels, hidden: true });
-    this.statsPanel = h("dl", { class: "panel stats", hidden: true });
+    this.nowLine = h("p", { class: "now-title", role: "status" });
+    this.nextLine = h("p", { class: "muted next-line" });
     this.recordSlot = h("span", {});
-    this.menus = h("div", { class: "menus" });
     this.languages = { audio: null, subtitle: null }; // The viewer's choice, for the next channel too.
-    this.skipButton = h("button", { type: "button", hidden: true, onclick: () => this.skipProgramme() }, TEXT.skipProgramme);
+    this.skipButton = h("button", { type: "button", class: "text-button", hidden: true, onclick: () => this.skipProgramme() }, TEXT.skipProgramme);
+    this.liveButton = h("button", { type: "button", class: "text-button", hidden: true, onclick: () => this.goToLive() }, TEXT.goToLive);
+    this.liveMark = h("span", { class: "live-mark" }, TEXT.live);
+    this.channelList = h("ol", { class: "chapters" });
+    this.controls = new Controls({
+      title: "", backUrl: "#/guide", backLabel: TEXT.guide, keyList: TEXT.liveKeys,
+      onSeek: (at) => this.clock.seek(at),
+      getInfo: () => this.collectInfo(),
+      getAddress: () => watchLink(this.channel().id),
+      getTimes: () => this.clock.times(this.programmeAt(this.clock.position())),
+      timelineOptions: { format: (at) => formatTime(1000 * at), formatEnd: ({ end }) => formatTime(1000 * end) },
+      keys: {
+        ChannelUp: () => this.stepChannel(1), PageUp: () => this.stepChannel(1), ChannelDown: () => this.stepChannel(-1), PageDown: () => this.stepChannel(-1),
+        LastChannel: () => this.tuneToLast(), l: () => this.tuneToLast(), g: () => this.toggleChannels(),
+      },
+    });
+    this.arrange();
+    stage.replaceChildren(this.controls.element);
     api.getCurrentUser().then(({ user }) => {
       this.isAdmin = user.role === "admin";
+      this.loadRecordings();
       this.showProgramme();
     }).catch(() => {});
-    this.liveButton = h("button", { type: "button", hidden: true, onclick: () => this.tuneTo(this.index) }, TEXT.goToLive);
-    this.element = h("div", { class: "player live-player" }, this.frame,
-      h("div", { class: "overlay top" }, h("div", { class: "heading" },
-        h("a", { class: "back", href: "#/guide", "aria-label": TEXT.guide }, icon("back")), this.title)),
-      this.notice, this.digitDisplay, this.channelPanel, this.statsPanel,
-      h("div", { class: "overlay bottom" }, this.nowLine, h("div", { class: "progress-line" }, this.progressBar), this.nextLine, this.status,
-        h("div", { class: "control-bar" }, h("div", { class: "buttons" },
-          iconButton("down", TEXT.channelDown, () => this.stepChannel(-1)),
-          iconButton("up", TEXT.channelUp, () => this.stepChannel(1), { "data-first": true }),
-          iconButton("undo", TEXT.lastChannel, () => this.tuneToLast()),
-          iconButton("start", TEXT.watchFromStart, () => this.tuneTo(this.index, { fromStart: true })), this.liveButton, this.skipButton),
-        this.menus,
-        h("div", { class: "buttons" },
-          this.recordSlot, iconButton("list", TEXT.channels, () => this.togglePanel(this.channelPanel)),
-          iconButton("gauge", TEXT.playbackInfo, () => this.togglePanel(this.statsPanel)),
-          iconButton("full", TEXT.fullScreen, () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.()))))));
-    stage.replaceChildren(this.element);
-    for (const name of ["pointermove", "pointerdown", "focusin"]) this.element.addEventListener(name, () => this.showOverlay());
-    this.media.addEventListener("waiting", () => this.frame.classList.add("waiting"));
-    for (const name of ["playing", "pause"]) {
-      this.media.addEventListener(name, () => {
-        this.frame.classList.remove("waiting");
-        this.status.textContent = "";
-      });
-    }
+    for (const name of ["playing", "pause"]) this.media.addEventListener(name, () => this.controls.showStatus(""));
+    this.controls.setMedia({ media: this.media });
     this.tickTimer = setInterval(() => this.tick(), 1000);
+  }
+
+  /** Adds what only live TV has to the controls. */
+  arrange() {
+    const { controls } = this;
+    controls.element.classList.add("live-player");
+    controls.element.append(this.digitDisplay);
+    controls.banner.append(this.nowLine, this.nextLine);
+    controls.panels.add("channels", "guide", TEXT.channels, this.channelList, { refresh: () => this.listChannels() });
+    controls.leading.append(iconButton("down", TEXT.channelDown, () => this.stepChannel(-1)), iconButton("up", TEXT.channelUp, () => this.stepChannel(1)),
+      iconButton("undo", TEXT.lastChannel, () => this.tuneToLast()));
+    controls.extraButtons.append(this.liveMark, this.liveButton, iconButton("start", TEXT.watchFromStart, () => this.tuneTo(this.index, { fromStart: true })),
+      this.skipButton, this.recordSlot, controls.panels.button("channels"));
+  }
+
+  channel() {
+    return this.channels[this.index];
   }
 
   /** Tunes to a channel: shows its name at once, its video when it arrives. */
@@ -119,24 +134,25 @@ class LivePlayer {
     this.abort?.abort();
     this.abort = new AbortController();
     // Leaving frees the old channel's encode slot at once.
-    if (this.index !== undefined && index !== this.index) api.leaveChannel(this.channels[this.index].id, this.session);
+    if (this.index !== undefined && index !== this.index) api.leaveChannel(this.channel().id, this.session);
+    if (index !== this.index) this.previous = null;
     this.index = index;
-    const channel = this.channels[index];
+    this.clock.reset();
+    const channel = this.channel();
     this.detach();
     this.detach = () => {};
-    this.menus.replaceChildren();
-    this.notice.hidden = true;
+    this.controls.setTracks(null, null);
+    this.controls.showNotice(null);
     const showStatus = (text) => {
-      if (generation === this.generation) this.status.textContent = text;
+      if (generation === this.generation) this.controls.showStatus(text);
     };
     showStatus(TEXT.tuning(channel.name));
-    this.frame.classList.add("waiting");
+    this.controls.setWaiting(true);
     this.isFromStart = fromStart;
-    this.liveButton.hidden = !fromStart;
     recentChannels.add(channel.id);
-    history.replaceState(null, "", watchLink(channel.id));
+    if (!this.isMini) history.replaceState(history.state, "", watchLink(channel.id));
     this.showProgramme();
-    this.showOverlay();
+    this.controls.showOverlay();
     try {
       const query = { watchSession: this.session, ...(fromStart && { fromStart: 1 }), ...(playsSegments() && { format: "auto" }) };
       let reason = null;
@@ -147,21 +163,23 @@ class LivePlayer {
       const onDelay = (seconds) => showStatus(reason ?? TEXT.tuningSince(channel.name, seconds));
       const url = await reportDelay(onDelay, api.tuneIn(channel.id, query, onWait, this.abort.signal));
       if (generation !== this.generation) return;
-      const onRenditions = (renditions) => generation === this.generation && this.showMenus(renditions);
+      const onRenditions = (renditions) => generation === this.generation && this.showTracks(renditions);
       const detach = await attachLive(this.media, url, { fromStart, onRenditions }, () => this.reconnect(generation));
       if (generation !== this.generation) {
         detach();
         return;
       }
       this.detach = detach;
-      await this.media.play().catch(() => {});
+      await this.media.play().catch(() => {}); // The browser may require a click first.
     } catch (error) {
-      if (generation === this.generation && error.name !== "AbortError") this.showError(errorText(error));
+      if (generation !== this.generation || error.name === "AbortError") return;
+      if (error.code === "OFFLINE") this.reconnect(generation);
+      else this.showError(errorText(error));
     }
   }
 
-  /** Shows menus for the tracks of a channel, and selects the languages that the viewer chose before. */
-  showMenus(renditions) {
+  /** Offers the tracks of a channel, and selects the languages that the viewer chose before. */
+  showTracks(renditions) {
     const { audio, subtitles } = renditions.description;
     const choice = (track, chosen) => ({ track, value: track.streamIndex, label: languageName(track.language) ?? track.name, chosen: track === chosen });
     const inLanguage = (tracks, language) => tracks.find((track) => language && track.language === language);
@@ -176,11 +194,10 @@ class LivePlayer {
     };
     if (chosenAudio) selectAudio(chosenAudio);
     if (chosenSubtitle) selectSubtitle(chosenSubtitle);
-    const off = { track: null, value: "", label: TEXT.off };
-    this.menus.replaceChildren(...[
-      selectMenu(TEXT.audio, audio.map((track) => choice(track, chosenAudio ?? audio[0])), ({ track }) => selectAudio(track)),
-      selectMenu(TEXT.subtitles, [off, ...subtitles.map((track) => choice(track, chosenSubtitle))], ({ track }) => selectSubtitle(track)),
-    ].filter(Boolean));
+    const off = { track: null, value: "", label: TEXT.off, chosen: !chosenSubtitle };
+    this.controls.setTracks(
+      choiceGroup(TEXT.audio, audio.map((track) => choice(track, chosenAudio ?? audio[0])), ({ track }) => selectAudio(track)),
+      choiceGroup(TEXT.subtitles, [off, ...subtitles.map((track) => choice(track, chosenSubtitle))], ({ track }) => selectSubtitle(track)));
   }
 
   /** Tunes in again after a while, as often as necessary. */
@@ -191,35 +208,58 @@ class LivePlayer {
   }
 
   showError(text) {
-    this.frame.classList.remove("waiting");
-    this.status.textContent = "";
-    this.notice.textContent = text;
-    this.notice.hidden = false;
-    this.showOverlay();
+    this.controls.setWaiting(false);
+    this.controls.showStatus("");
+    this.controls.showNotice(text);
+  }
+
+  goToLive() {
+    if (this.isFromStart) this.tuneTo(this.index);
+    else this.clock.goToLive();
+  }
+
+  /** The programme that the viewer sees: the current one, or the one before while rewound to it. */
+  programmeAt(position) {
+    const { now } = this.channel() ?? {}; // None is tuned to at first.
+    return this.previous && now && 1000 * position < Date.parse(now.start) && this.previous.id !== now.id ? this.previous : now;
   }
 
   showProgramme() {
-    const { id, number, name, now, next, onDemand } = this.channels[this.index];
-    document.title = `${name} – Hearthcast`;
-    this.title.textContent = `${number} ${name}`;
-    this.nowLine.textContent = now ? `${now.title} · ${formatTime(now.start)}–${formatTime(now.end)}` : TEXT.nothingScheduled;
+    const { id, number, name, now, next, onDemand } = this.channel();
+    const seen = this.programmeAt(this.clock.position());
+    if (!this.isMini) document.title = `${name} – Hearthcast`;
+    this.controls.title.textContent = `${number} ${name}`;
+    const shown = `${id} ${seen?.id}`;
+    if (this.shownMetadata !== shown) this.controls.showMetadata({ title: seen?.title ?? name, artist: name });
+    this.shownMetadata = shown;
+    this.nowLine.textContent = seen ? `${seen.title} · ${formatTime(seen.start)}–${formatTime(seen.end)}` : TEXT.nothingScheduled;
     this.nextLine.textContent = next ? TEXT.nextAt(formatTime(next.start), next.title) : "";
     this.skipButton.hidden = !this.isAdmin || !onDemand || !now;
+    const behind = this.clock.behind();
+    this.liveMark.textContent = behind > 0 ? TEXT.behindLive(formatClock(behind)) : TEXT.live;
+    this.liveMark.classList.toggle("is-behind", behind > 0);
+    this.liveButton.hidden = !this.isFromStart && !(behind > 0);
     // An on-demand channel has no fixed schedule, so it cannot be recorded.
     const recordable = this.isAdmin && !onDemand ? now : null;
     if (this.recordable !== recordable?.id) {
       this.recordable = recordable?.id;
-      this.recordSlot.replaceChildren(...(recordable ? [recordButton(id, recordable)] : []));
+      this.recordSlot.replaceChildren(...(recordable ? [recordButton(id, recordable, this.recordings?.get(recordingKey(id, recordable.id)) ?? null)] : []));
     }
-    const elapsed = now ? (Date.now() - Date.parse(now.start)) / (Date.parse(now.end) - Date.parse(now.start)) : 0;
-    this.progressBar.style.setProperty("width", `${Math.min(100, Math.max(0, elapsed * 100))}%`);
+    if (this.media.readyState > 0) this.controls.updateTimeline();
+  }
+
+  /** Loads what is recorded already, so that the button says so. */
+  async loadRecordings() {
+    this.recordings = await getActiveRecordings().catch(() => null);
+    this.recordable = undefined;
+    if (this.index !== undefined) this.showProgramme();
   }
 
   /** Every second: updates the progress, and the programme when it has ended. */
   async tick() {
+    if (this.index === undefined) return;
     this.showProgramme();
-    if (!this.statsPanel.hidden) this.statsPanel.replaceChildren(...statsEntries(this.collectStats()));
-    const { id, now, onDemand } = this.channels[this.index];
+    const { id, now, onDemand } = this.channel();
     const sinceRefresh = Date.now() - (this.refreshedAt ?? 0);
     const isDue = onDemand ? sinceRefresh > ON_DEMAND_POLL_MS : now ? Date.now() > Date.parse(now.end) : sinceRefresh > 30_000;
     if (!isDue || sinceRefresh < 5000) return;
@@ -229,8 +269,10 @@ class LivePlayer {
       return;
     }
     const { channels } = await api.getChannels({}).catch(() => ({ channels: [] }));
-    const index = channels.findIndex((channel) => channel.id === this.channels[this.index].id);
-    if (index >= 0) [this.channels, this.index] = [channels, index];
+    const index = channels.findIndex((channel) => channel.id === this.channel().id);
+    if (index < 0) return;
+    if (channels[index].now?.id !== now?.id) this.previous = now;
+    [this.channels, this.index] = [channels, index];
   }
 
   /** Updates what is on a channel. */
@@ -242,8 +284,8 @@ class LivePlayer {
   /** Skips to the next programme, for all viewers. */
   async skipProgramme() {
     const generation = this.generation;
-    const { id } = this.channels[this.index];
-    this.notice.hidden = true;
+    const { id } = this.channel();
+    this.controls.showNotice(null);
     try {
       const programmes = await api.skipProgramme(id);
       this.setProgrammes(id, programmes);
@@ -253,28 +295,29 @@ class LivePlayer {
         return;
       }
       const text = TEXT.skippingTo(programmes.current.entry.title);
-      this.status.textContent = text;
-      this.showOverlay();
+      this.controls.showStatus(text);
+      this.controls.showOverlay();
       setTimeout(() => {
-        if (this.status.textContent === text) this.status.textContent = "";
+        if (this.controls.statusLine.textContent === text) this.controls.showStatus("");
       }, SKIP_MESSAGE_MS);
     } catch (error) {
       if (generation === this.generation) this.showError(errorText(error));
     }
   }
 
-  collectStats() {
+  collectInfo() {
     const { media } = this;
+    const labels = TEXT.info;
     const frames = media.getVideoPlaybackQuality();
     const buffered = media.buffered.length ? media.buffered.end(media.buffered.length - 1) - media.currentTime : 0;
-    const behindLive = media.seekable.length ? media.seekable.end(media.seekable.length - 1) - media.currentTime : null;
+    const { state, viewers } = this.channel();
     return [
-      ["Resolution", media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
-      ["Buffered", `${buffered.toFixed(1)} s`],
-      ["Behind live", behindLive !== null && `${behindLive.toFixed(1)} s`],
-      ["Dropped frames", `${frames.droppedVideoFrames} of ${frames.totalVideoFrames}`],
-      ["Channel state", this.channels[this.index].state],
-      ["Viewers", this.channels[this.index].viewers > 0 && String(this.channels[this.index].viewers)],
+      [labels.resolution, media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
+      [labels.buffered, `${buffered.toFixed(1)} s`],
+      [labels.behind, media.seekable.length > 0 && `${this.clock.latency().toFixed(1)} s`],
+      [labels.dropped, TEXT.framesDropped(frames.droppedVideoFrames, frames.totalVideoFrames)],
+      [labels.channelState, stateLabel(state)],
+      [labels.viewers, viewers > 0 && String(viewers)],
     ];
   }
 
@@ -311,71 +354,52 @@ class LivePlayer {
     this.tuneTo(index);
   }
 
-  togglePanel(panel) {
-    const isOpening = panel.hidden;
-    this.channelPanel.hidden = true;
-    this.statsPanel.hidden = true;
-    panel.hidden = !isOpening;
-    if (!isOpening) return;
-    if (panel === this.statsPanel) {
-      this.statsPanel.replaceChildren(...statsEntries(this.collectStats()));
-      return;
-    }
-    this.channelPanel.replaceChildren(...this.channels.map(({ number, name, now }, index) => h("li", {},
-      h("button", { type: "button", class: "chapter", "aria-current": index === this.index ? "true" : null, onclick: () => {
-        this.channelPanel.hidden = true;
+  /** The mini guide: what is on now, over the video. */
+  listChannels() {
+    const key = JSON.stringify([this.index, this.channels.map(({ id, now, next }) => [id, now?.id, next?.id])]);
+    if (this.listedKey === key) return;
+    this.listedKey = key;
+    const focusedKey = this.channelList.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    this.channelList.replaceChildren(...this.channels.map(({ id, number, name, now, next }, index) => h("li", {},
+      h("button", { type: "button", class: "chapter channel", "data-key": `channel-${id}`, "aria-current": index === this.index ? "true" : null, onclick: () => {
+        this.controls.panels.close();
         this.tuneTo(index);
-      } }, h("span", {}, `${number} ${name}`), h("span", { class: "muted" }, now?.title)))));
-    focus(this.channelPanel.querySelector("[aria-current]"));
+      } }, h("span", {}, `${number} ${name}`), h("span", { class: "muted" }, now?.title),
+      next && h("span", { class: "muted next" }, TEXT.nextAt(formatTime(next.start), next.title))))));
+    if (focusedKey) this.channelList.querySelector(`[data-key="${focusedKey}"]`)?.focus();
   }
 
-  showOverlay() {
-    this.element.classList.remove("idle");
-    clearTimeout(this.hideTimer);
-    this.hideTimer = setTimeout(() => {
-      if (!this.notice.hidden || !this.channelPanel.hidden || this.media.paused || this.status.textContent) return;
-      this.element.classList.add("idle");
-      if (this.element.contains(document.activeElement)) document.activeElement.blur();
-    }, HIDE_AFTER_MS);
+  toggleChannels() {
+    this.controls.panels.toggle("channels");
   }
 
   handleKey(name) {
-    const isHidden = this.element.classList.contains("idle");
-    const isInside = this.element.contains(document.activeElement) && document.activeElement !== document.body;
-    const isListOpen = !this.channelPanel.hidden;
+    const { controls } = this;
     if (/^[0-9]$/.test(name)) {
+      controls.showOverlay();
       this.enterDigit(name);
       return true;
     }
-    const action = {
-      ChannelUp: () => this.stepChannel(1), PageUp: () => this.stepChannel(1), ChannelDown: () => this.stepChannel(-1), PageDown: () => this.stepChannel(-1),
-      LastChannel: () => this.tuneToLast(), l: () => this.tuneToLast(), i: () => this.togglePanel(this.statsPanel), g: () => this.togglePanel(this.channelPanel),
-      MediaStop: () => history.back(), m: () => { this.media.muted = !this.media.muted; },
-      f: () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen?.()),
-      ...(name === "Enter" && this.digits && { Enter: () => this.tuneToNumber() }),
-      ...(isHidden && !isListOpen && {
-        ArrowUp: () => this.stepChannel(1), ArrowDown: () => this.stepChannel(-1), ArrowLeft: () => this.togglePanel(this.channelPanel),
-        ArrowRight: () => this.showOverlay(), Enter: () => focus(this.element.querySelector("[data-first]")),
-      }),
-      ...(isListOpen && name === "Back" && { Back: () => this.togglePanel(this.channelPanel) }),
-      ...(!isListOpen && !this.statsPanel.hidden && name === "Back" && { Back: () => this.togglePanel(this.statsPanel) }),
-    }[name];
-    if (action) {
-      this.showOverlay();
-      action();
+    if (name === "Enter" && this.digits) {
+      this.tuneToNumber();
       return true;
     }
-    if (!name.startsWith("Arrow")) return false;
-    this.showOverlay();
-    return isInside ? moveFocus(name, isListOpen ? this.channelPanel : this.element) || true : focus(this.element.querySelector("[data-first]"));
+    // While nothing is over the video, the arrows of a remote control change the channel.
+    const action = controls.isIdle() && { ArrowUp: () => this.stepChannel(1), ArrowDown: () => this.stepChannel(-1),
+      ArrowLeft: () => this.toggleChannels(), ArrowRight: () => controls.showOverlay() }[name];
+    if (!action) return controls.handleKey(name);
+    controls.showOverlay();
+    action();
+    return true;
   }
 
   close(options) {
     this.generation += 1;
     this.abort?.abort();
-    for (const timer of [this.hideTimer, this.digitTimer, this.retryTimer]) clearTimeout(timer);
+    for (const timer of [this.digitTimer, this.retryTimer]) clearTimeout(timer);
     clearInterval(this.tickTimer);
+    this.controls.close();
     this.detach();
-    if (!options?.unloading) api.leaveChannel(this.channels[this.index].id, this.session);
+    if (!options?.unloading && this.index !== undefined) api.leaveChannel(this.channel().id, this.session);
   }
 }

@@ -27,7 +27,7 @@ async function showFolders(stage, entries, root) {
   const createChannel = (folder) => async () => {
     notice.hidden = true;
     try {
-      const name = folder === root ? "Everything" : folder.name.slice(0, 100);
+      const name = folder === root ? TEXT.everything : folder.name.slice(0, 100);
       const { channel } = await api.addChannel({ name, items: [{ path: folder.path, recursive: true }] });
       showDone(stage, channel);
     } catch (error) {
@@ -41,7 +41,7 @@ async function showFolders(stage, entries, root) {
     h("p", { class: "muted" }, folders.length ? TEXT.firstChannelWhy : TEXT.noRoots),
     h("div", { class: "choices" }, ...folders.map((folder, n) =>
       h("button", { type: "button", class: "entry", "data-first": n === 0 ? true : null, onclick: createChannel(folder) },
-        icon(folder === root ? "tv" : "folder"), h("span", { class: "name" }, folder === root ? "Everything" : folder.name)))),
+        icon(folder === root ? "tv" : "folder"), h("span", { class: "name" }, folder === root ? TEXT.everything : folder.name)))),
     notice,
     h("a", { class: "button", href: "#/" }, TEXT.skipForNow)));
   stage.querySelector("[data-first]")?.focus();

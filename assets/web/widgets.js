@@ -6,10 +6,13 @@ import { TEXT } from "./strings.js";
 /** The head of a table. An empty cell heads nothing. */
 const tableHead = (heads) => h("thead", {}, h("tr", {}, ...heads.map((head) => (head ? h("th", { scope: "col" }, head) : h("td", {})))));
 
+/** The cells of a row. On a phone each is a line with its head before it. */
+const tableCells = (heads, cells) => cells.map((cell, n) => h("td", { "data-head": heads[n] || null }, cell ?? ""));
+
 /** A table; cells are texts or elements. */
 export function table(heads, rows) {
   const wrapper = h("div", { class: "table-scroll" }, h("table", {}, tableHead(heads),
-    h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", {}, cell ?? "")))))));
+    h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...tableCells(heads, cells))))));
   // A table that is too wide must scroll by keyboard.
   if (!wrapper.querySelector("button, a, input, select")) wrapper.tabIndex = 0;
   return wrapper;
@@ -29,7 +32,7 @@ export function liveTable(heads, emptyText, key, cells) {
     for (const item of items) {
       const existing = rows.get(key(item));
       const values = cells(item, existing !== undefined);
-      const row = existing ?? h("tr", {}, ...values.map((value) => h("td", {}, value ?? "")));
+      const row = existing ?? h("tr", {}, ...tableCells(heads, values));
       if (existing) values.forEach((value, n) => { if (typeof value === "string" && row.children[n].textContent !== value) row.children[n].textContent = value; });
       newRows.set(key(item), row);
     }

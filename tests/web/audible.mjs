@@ -23,8 +23,7 @@ export const waitForTone = (page, language) =>
   waitUntil(`the audio is ${language}`, async () => Math.abs((await findTone(page)) - TONES[language]) < 25);
 
 /** The texts of the cues that are shown now. */
-export const shownCues = (page) => page.evaluate(() => [...document.querySelector("video").textTracks]
-  .flatMap((track) => (track.mode === "showing" ? [...track.activeCues ?? []].map(({ text }) => text) : [])));
+export const shownCues = (page) => page.locator(".subtitles .cue").allTextContents();
 
 /** Does something; returns how often playback waited or seeked meanwhile, and the largest error of its clock, seconds. */
 export async function watchPlayback(page, work) {

@@ -8,6 +8,7 @@ import { account } from "./account.mjs";
 import { admin } from "./admin.mjs";
 import { bench } from "./bench.mjs";
 import { books } from "./books.mjs";
+import { defects } from "./defects.mjs";
 import { films } from "./films.mjs";
 import { guide } from "./guide.mjs";
 import { home } from "./home.mjs";
@@ -15,6 +16,7 @@ import { createKit } from "./kit.mjs";
 import { slowNetwork } from "./slow-network.mjs";
 import { live } from "./live.mjs";
 import { liveLanguages } from "./live-languages.mjs";
+import { player } from "./player.mjs";
 import { renditions } from "./renditions.mjs";
 import { startDemo } from "./program.mjs";
 import { setUp } from "./setup.mjs";
@@ -34,8 +36,9 @@ let firstKit = null;
 try {
   firstKit = await createKit({ browser, server, shots });
   await setUp(firstKit);
-  const openPage = (name, viewport, of = server, storageState = undefined) => createKit({ browser, server: of, shots, name, viewport, storageState });
-  for (const screen of [films, books, home, renditions, guide, live, liveLanguages, admin, access, account]) {
+  const openPage = (name, viewport, of = server, storageState = undefined, isTouch = false) =>
+    createKit({ browser, server: of, shots, name, viewport, storageState, isTouch });
+  for (const screen of [films, player, defects, books, home, renditions, guide, live, liveLanguages, admin, access, account]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(firstKit, openPage);
     firstKit.assertClean();
   }

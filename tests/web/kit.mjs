@@ -9,8 +9,8 @@ export { NAME, PASSWORD };
 const SHORT_TIMEOUT = { timeout: 3000 };
 
 /** A new page, not signed in unless `storageState` is that of a page that is. */
-export async function createKit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 }, storageState }) {
-  const page = await (await browser.newContext({ viewport, colorScheme: "dark", reducedMotion: "reduce", storageState })).newPage();
+export async function createKit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 }, storageState, isTouch = false }) {
+  const page = await (await browser.newContext({ viewport, colorScheme: "dark", reducedMotion: "reduce", storageState, hasTouch: isTouch, isMobile: isTouch })).newPage();
   page.setDefaultTimeout(60_000); // Late is good enough: test machines are busy.
   const faults = [];
   const requests = [];
@@ -114,10 +114,20 @@ export async function createKit({ browser, server, shots, name = "", viewport = 
       assert.ok(brightness.mean > 20 && brightness.spread > 60, `the frame must not be blank: ${JSON.stringify(brightness)}`);
     },
 
-    /** Chooses an option of a menu in the overlay. */
-    async chooseOption(menu, label) {
-      await withOverlay(`${label} is chosen`, () => page.getByLabel(menu).selectOption({ label }, SHORT_TIMEOUT));
+    /** Chooses from a group of a panel: `Audio` and `Subtitles` are in one, `Quality`, `Speed` and `Sleep timer` in the other. */
+    async chooseOption(group, label) {
+      const panel = /Audio|Subtitles/.test(group) ? "Audio and subtitles" : "Quality and speed";
+      const choice = page.getByRole("radiogroup", { name: group, exact: true }).getByRole("radio", { name: label, exact: true });
+      await withOverlay(`${label} is chosen`, async () => {
+        if (!(await choice.isVisible())) await page.getByRole("button", { name: panel, exact: true }).click(SHORT_TIMEOUT);
+        await choice.click(SHORT_TIMEOUT);
+        assert.equal(await choice.getAttribute("aria-checked"), "true");
+      });
+      await page.keyboard.press("Escape");
     },
+
+    /** The label of what is chosen in a group, shown or not. */
+    chosenOption: (group) => page.locator(`[role=radiogroup][aria-label="${group}"] [aria-checked=true]`).textContent(),
 
     /** Presses a button of the overlay. */
     async pressOverlayButton(button) {
@@ -127,10 +137,19 @@ export async function createKit({ browser, server, shots, name = "", viewport = 
     /** Seeks to `at` seconds and waits for a subtitle there. */
     async waitForCue(words, at) {
       await kit.seek("video", at);
-      await waitUntil(`the subtitle "${words}"`, () => page.evaluate((words) => {
-        const tracks = [...document.querySelector("video").textTracks];
-        return tracks.some((track) => track.mode === "showing" && [...(track.activeCues ?? [])].some((cue) => cue.text === words));
-      }, words));
+      await page.locator(".subtitles .cue").filter({ hasText: words }).waitFor();
+    },
+
+    /** Asserts that an element is visible, within the window, and on top at its centre. */
+    async assertPressable(locator, what) {
+      const found = await locator.first().evaluate((element) => {
+        const { left, top, width, height } = element.getBoundingClientRect();
+        const [x, y] = [left + width / 2, top + height / 2];
+        const onTop = document.elementFromPoint(x, y);
+        return { size: [width, height], inside: left >= 0 && top >= 0 && left + width <= innerWidth + 0.5 && top + height <= innerHeight + 0.5,
+          isOnTop: element.contains(onTop) || onTop?.contains(element) && onTop.tagName === "LABEL", onTop: onTop?.outerHTML.slice(0, 120) };
+      });
+      assert.ok(found.isOnTop && found.inside && found.size[0] > 0, `${what}: ${JSON.stringify(found)}`);
     },
 
     /** Presses keys one after the other. */

@@ -134,7 +134,7 @@ export async function renditions(kit) {
     await waitUntilPlaying("video", 5);
   });
   const waitForTone = (language) => waitForPageTone(page, language);
-  const chosen = (menu) => page.getByLabel(menu).evaluate((select) => select.selectedOptions[0].textContent);
+  const chosen = kit.chosenOption;
   const shownCues = () => shownPageCues(page);
   /** Does something; asserts that no session was started and that playback neither waited nor jumped. */
   const withoutInterruption = async (work) => {

@@ -1,5 +1,7 @@
 //! The web page is served by the program and may load nothing from other origins.
 
+use std::io::Read as _;
+
 use crate::kit;
 
 #[tokio::test]
@@ -95,6 +97,23 @@ async fn a_cached_page_is_not_sent_again() {
     assert_eq!(other.status(), 200);
     let both = server.client.get(&url).header("if-none-match", "\"other\"").header("if-none-match", etag);
     assert_eq!(both.send().await.unwrap().status(), 304, "the header may be repeated");
+}
+
+#[tokio::test]
+async fn a_page_file_is_compressed_where_that_is_accepted() {
+    let server = kit::start_server(&[]).await;
+    let url = format!("{}/web/style.css", server.base);
+    let get = async |encoding: &str| server.client.get(&url).header("accept-encoding", encoding).send().await.unwrap();
+    let (plain, packed) = (get("identity").await, get("br, gzip").await);
+    assert!(plain.headers().get("content-encoding").is_none());
+    assert_eq!(packed.headers()["content-encoding"], "gzip");
+    assert_eq!(packed.headers()["vary"], "accept-encoding");
+    assert_ne!(plain.headers()["etag"], packed.headers()["etag"], "the two differ byte for byte");
+    let (plain, packed) = (plain.bytes().await.unwrap(), packed.bytes().await.unwrap());
+    assert!(packed.len() < plain.len() / 2, "{} of {} bytes", packed.len(), plain.len());
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(packed.as_ref()).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(unpacked, plain);
 }
 
 #[tokio::test]

@@ -1,0 +1,229 @@
+// What a household has met once: each is pressed where it was met.
+
+import assert from "node:assert/strict";
+import { waitUntil } from "./program.mjs";
+
+const MANY_FILES = 5000;
+const MANY_FOLDERS = 403;
+const PAGE_SIZE = 500;
+
+/** Elements of a long list that may be in the DOM. */
+const MAX_ENTRIES = 200;
+
+export async function defects(kit, openPage) {
+  const { page, server, step, faults, press, position, waitUntilPlaying } = kit;
+  const film = (name) => `${server.media}/Films/${name}`;
+  const play = (name, more = {}) => `play?${new URLSearchParams({ path: film(name), ...more })}`;
+
+  await step("server-away-and-back", async () => {
+    await kit.openScreen(play("Night Train (2026).mkv", { at: 5 }));
+    await waitUntilPlaying("video", 5);
+    kit.assertClean(); // The next requests fail on purpose.
+    await page.route("**/api/**", (route) => route.abort());
+    await kit.seek("video", 50); // Not loaded yet.
+    await page.getByRole("alert").filter({ hasText: "Trying again…" }).waitFor();
+    await kit.screenshot("server-away-shown");
+    await page.unroute("**/api/**");
+    await waitUntil("it continues where it was", async () => (await position("video")) > 50.5);
+    assert.ok(!(await page.getByRole("alert").first().isVisible()), "the message is gone");
+    faults.length = 0;
+    await press("Escape");
+  });
+
+  await step("file-that-is-gone", async () => {
+    const gone = { status: 404, json: { error: "no such file", code: "NOT_FOUND", requestId: "-" } };
+    await page.route("**/api/stream/transcode/start", (route) => route.fulfill(gone));
+    await kit.goToScreen(play("Ember (2026).mp4", { at: 2 }));
+    const alert = page.getByRole("alert").filter({ hasText: "This is no longer available." });
+    await alert.waitFor();
+    await page.unroute("**/api/stream/transcode/start");
+    await kit.goToScreen(`library?${new URLSearchParams({ path: `${server.media}/Nowhere` })}`);
+    await page.getByRole("alert").filter({ hasText: "This folder is missing." }).waitFor();
+    await kit.assertPressable(page.getByRole("button", { name: "Try again" }), "one way out");
+    await page.getByRole("link", { name: "Go to home" }).click();
+    await page.locator(".tile, .card").first().waitFor();
+    faults.length = 0;
+  });
+
+  await step("back-to-the-place-in-a-long-list", async () => {
+    await page.route(/\/api\/library\?/, (route) => route.fulfill({ json: pageOfFiles(new URL(route.request().url())) }));
+    await kit.goToScreen("library?path=/many");
+    await page.getByRole("link", { name: /^File 0001/ }).waitFor();
+    let most = 0;
+    for (let n = 0; n < 12; n += 1) {
+      await page.mouse.move(600, 500);
+      await page.mouse.wheel(0, 3000);
+      await page.waitForTimeout(60);
+      most = Math.max(most, await page.locator(".entry").count());
+    }
+    await waitUntil("far down", () => page.evaluate(() => scrollY > 9000));
+    assert.ok(most <= MAX_ENTRIES, `${most} of ${MANY_FILES} entries in the DOM`);
+    const before = await page.evaluate(() => scrollY);
+    const inView = page.locator(".details-link").filter({ visible: true });
+    const index = await inView.evaluateAll((all) => all.findIndex((link) => link.getBoundingClientRect().top > 300));
+    await inView.nth(index).click();
+    await page.getByRole("alert").waitFor(); // There is no such file.
+    await page.goBack();
+    await waitUntil("the same place", () => page.evaluate((before) => scrollY === before, before));
+    await page.locator(".entry").first().waitFor();
+    await page.unroute(/\/api\/library\?/);
+    faults.length = 0;
+  });
+
+  await step("search-that-stops-says-so", async () => {
+    // Answered within the page: 400 routed requests take ten seconds.
+    await page.evaluate((count) => {
+      const { fetch } = window;
+      window.restoreFetch = () => { window.fetch = fetch; };
+      window.fetch = async (url, options) => {
+        if (!/\/api\/library(\?|$)/.test(url)) return fetch(url, options);
+        const path = new URL(url, document.baseURI).searchParams.get("path");
+        const folders = Array.from({ length: count }, (_, n) => ({ name: `Folder ${n + 1}`, path: `/f/${n + 1}`, kind: "folder" }));
+        const file = { name: "The needle.mp4", path: `${path}/The needle.mp4`, kind: "media", mediaKind: "video", sizeBytes: 1_000_000 };
+        return Response.json({ path, parent: null, nextCursor: null, entries: !path ? folders : path === `/f/${count}` ? [file] : [] });
+      };
+    }, MANY_FOLDERS);
+    await kit.goToScreen("library");
+    await page.getByRole("searchbox").fill("needle");
+    await page.getByText("0 results in the first 400 folders").waitFor();
+    await page.getByRole("button", { name: "Search more folders" }).click();
+    await page.getByRole("link", { name: /^The needle/ }).waitFor();
+    await page.getByText("1 result", { exact: true }).waitFor();
+    await page.evaluate(() => window.restoreFetch());
+  });
+
+  await step("audiobook-from-its-page", async () => {
+    await kit.goToScreen(`file?${new URLSearchParams({ path: `${server.media}/Audiobooks/By the Fire.m4b` })}`);
+    assert.match(await page.getByRole("link", { name: "Listen" }).getAttribute("href"), /^#\/book\?/);
+    assert.equal(await page.locator("a[href^='#/play']").count(), 0, "it has one player and one position");
+  });
+
+  await step("record-where-recording-is-off", async () => {
+    const { body } = await kit.api("POST", "/api/livetv/channels", { name: "Unrecorded", number: 911, items: [{ path: film("Ember (2026).mp4") }] });
+    await kit.goToScreen(`watch?channel=${body.channel.id}`);
+    await waitUntilPlaying("video");
+    kit.assertClean();
+    await kit.pressOverlayButton("Record");
+    await page.getByText("Recording is off: no recordings folder is set.").first().waitFor({ state: "attached" });
+    assert.equal(await page.getByRole("button", { name: "Record", exact: true }).count(), 0, "it is not offered again");
+    faults.length = 0;
+    await page.waitForTimeout(200);
+  });
+
+  await step("live-like-television", async () => {
+    const isPaused = () => page.evaluate(() => document.querySelector("video").paused);
+    await press("k");
+    await waitUntil("a key pauses", isPaused);
+    await page.mouse.click(600, 300);
+    await waitUntil("a click plays", async () => !(await isPaused()));
+    await press("m");
+    await waitUntil("muted", () => page.evaluate(() => document.querySelector("video").muted));
+    await press("m");
+    await press("f");
+    await waitUntil("full screen", () => page.evaluate(() => document.fullscreenElement !== null));
+    await press("f");
+    const latency = () => page.evaluate(() => {
+      const { seekable, currentTime } = document.querySelector("video");
+      return seekable.end(seekable.length - 1) - currentTime;
+    });
+    await waitUntil("enough is kept", () => page.evaluate(() => {
+      const { seekable } = document.querySelector("video");
+      return seekable.end(0) - seekable.start(0) > 22;
+    }));
+    const before = await latency();
+    await page.mouse.move(500, 300);
+    await press("j");
+    await waitUntil("rewound", async () => (await latency()) > before + 5);
+    await page.locator(".live-mark").filter({ hasText: /^−0:\d\d$/ }).waitFor({ state: "attached" });
+    await kit.screenshot("live-rewound");
+    await kit.pressOverlayButton("Go to live");
+    await page.locator(".live-mark").filter({ hasText: /^Live$/ }).waitFor({ state: "attached" });
+    await press("g");
+    await page.locator(".panel-channels").getByText("911 Unrecorded").waitFor();
+    await press("Escape", "Escape");
+  });
+
+  await step("guide-shows-what-is-recorded", async () => {
+    const { body: { channels } } = await kit.api("GET", "/api/livetv/channels");
+    const { id } = channels.find(({ number }) => number === 911);
+    const [from, to] = [Date.now() + 600_000, Date.now() + 1_200_000].map((instant) => new Date(instant).toISOString());
+    const { body: { entries } } = await kit.api("GET", `/api/livetv/epg?${new URLSearchParams({ channelIds: id, from, to })}`);
+    const recording = { id: "r1", channelId: id, entryId: entries[1].id, state: "scheduled", conflicts: [] };
+    await page.route("**/api/livetv/recordings", (route) => route.fulfill({ json: { recordings: [recording], series: [] } }));
+    await kit.goToScreen("guide");
+    const marked = page.locator(".cell").filter({ has: page.getByRole("img", { name: "Recorded" }) });
+    await marked.first().waitFor();
+    assert.equal(await marked.count(), 1, "only this one");
+    await page.unroute("**/api/livetv/recordings");
+    const texts = await page.evaluate(async (recording) => {
+      const { recordButton } = await import(new URL("web/recordings.js", document.baseURI));
+      const button = recordButton(recording.channelId, { id: recording.entryId }, recording).querySelector("button");
+      const before = button.textContent;
+      button.click();
+      return [before, button.textContent];
+    }, recording);
+    assert.deepEqual(texts, ["Scheduled", "Tap again to cancel"], "a second press does not record twice");
+  });
+
+  const storageState = await page.context().storageState();
+  const phone = await openPage("phone-", { width: 390, height: 844 }, server, storageState, true);
+  await phone.step("tables-on-a-phone", async () => {
+    for (const [tab, names] of [["channels", ["Edit", "Remove"]], ["devices", ["Remove"]]]) {
+      await phone.openScreen(`settings?tab=${tab}`);
+      for (const name of names) {
+        const control = phone.page.locator("td").getByText(name, { exact: true }).first();
+        if (tab === "devices" && (await control.count()) === 0) continue;
+        await control.waitFor();
+        await phone.assertPressable(control, `${name} of ${tab}`);
+      }
+      await phone.assertNoSidewaysScroll();
+    }
+    assert.equal(await phone.page.evaluate(() => document.activeElement.tagName), "BODY", "no focus ring under a finger");
+  });
+  await phone.step("guide-on-a-phone", async () => {
+    await phone.openScreen("guide");
+    await phone.page.locator(".cell.on-air").first().waitFor();
+    const share = await phone.page.evaluate(() => {
+      const [line, grid] = [".now-line", ".grid"].map((selector) => document.querySelector(selector).getBoundingClientRect());
+      return (grid.right - line.left) / (grid.width - 168);
+    });
+    assert.ok(share > 0.7, `${Math.round(100 * share)} % of the width shows what comes next`);
+  });
+  phone.assertClean();
+  await phone.page.context().close();
+
+  await step("words", async () => {
+    const texts = await page.evaluate(async () => {
+      const load = (name) => import(new URL(`web/${name}.js`, document.baseURI));
+      const [{ formatLength }, { describeDecision }, { errorText }, { isNextPart }] = await Promise.all(["format", "decision", "strings", "next-part"].map(load));
+      const decision = { streams: [{ kind: "video", index: 0, action: "encode", reasons: ["VIDEO_RESOLUTION_NOT_SUPPORTED"] }] };
+      const parts = [["Show S01E01.mkv", "Show S01E02.mkv"], ["Show S01E09.mkv", "Show S01E10.mkv"], ["Show S01E02.mkv", "Show S01E01.mkv"],
+        ["Ember (2026).mp4", "Night Train (2026).mkv"], ["Alien.mkv", "Brazil.mkv"], ["01 Intro.mp3", "02 First.mp3"]];
+      return {
+        lengths: [18, 59, 61, 5400].map(formatLength),
+        decision: describeDecision(decision, null, true),
+        errors: [
+          { code: "CONFLICT", message: "number 1 is used by Comedy" }, { code: "CONFLICT", message: 'the name "ben" is already in use' },
+          { code: "VALIDATION_ERROR", message: "items: must be 1 to 5000", details: { fields: [{ field: "items" }] } },
+          { code: "SOMETHING_NEW", message: "queue overrun in stage 3" },
+        ].map(errorText),
+        parts: parts.map(([name, other]) => isNextPart(name, other)),
+      };
+    });
+    assert.deepEqual(texts.lengths, ["18 s", "59 s", "1 min", "1 h 30 min"]);
+    assert.equal(texts.decision, "Converting video (you chose a lower quality)");
+    assert.deepEqual(texts.errors, ["Channel 1 is already “Comedy”.", "That name is already in use.", "Choose at least one folder or file.",
+      "Something went wrong. Try again in a moment."], "never a raw sentence of the server");
+    assert.deepEqual(texts.parts, [true, true, false, false, false, true]);
+  });
+}
+
+/** A page of a folder with many files. */
+function pageOfFiles({ searchParams }) {
+  const from = Number(searchParams.get("cursor") ?? 0);
+  const entries = Array.from({ length: Math.min(PAGE_SIZE, MANY_FILES - from) }, (_, n) => {
+    const name = `File ${String(from + n + 1).padStart(4, "0")}.mp4`;
+    return { name, path: `/many/${name}`, kind: "media", mediaKind: "video", sizeBytes: 1_000_000 };
+  });
+  return { path: "/many", parent: null, entries, nextCursor: from + PAGE_SIZE < MANY_FILES ? String(from + PAGE_SIZE) : null };
+}

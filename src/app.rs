@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::http;
 use crate::http::ssdp::announce_tuner;
 use crate::service::channels::sources;
-use crate::service::{Service, library_watcher, live, recordings};
+use crate::service::{Service, catalogue, library_watcher, live, recordings};
 
 /// Time limits during shutdown: for background tasks to end, and for unwritten state. With those for responses in flight
 /// (4 s, `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills
@@ -66,6 +66,7 @@ pub async fn run_on(
         let is_idle = || measuring_service.renditions.active_jobs() == 0;
         measuring_service.local_encoders.measure_after_preference(is_idle).await;
     });
+    catalogue::start(&service);
     library_watcher::start_watchers(&service);
     sources::start_refresh_task(&service);
     if service.channels.all().iter().any(|channel| channel.settings.always_on) {

@@ -26,6 +26,7 @@ pub mod account;
 pub mod address;
 pub mod bitmap_subtitles;
 pub mod bytes;
+pub mod catalogue;
 pub mod channel;
 pub mod channel_clock;
 pub mod channel_state;

@@ -38,6 +38,8 @@ pub enum EventContent {
     Progress(Box<ProgressRecord>),
     /// Files were added, removed or changed in these folders.
     Library { folders: Vec<String> },
+    /// Items of the catalogue were added, removed or changed; None if there are too many to name.
+    Items { item_ids: Option<Vec<String>> },
     /// A channel's viewer count or state changed.
     Channel { id: u32, state: ChannelState, viewers: usize },
     /// An entry of a channel's guide began.

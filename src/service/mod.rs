@@ -16,6 +16,7 @@ use crate::store::{Store, Tree};
 
 pub mod accounts;
 pub mod background_tasks;
+pub mod catalogue;
 pub mod channels;
 pub mod clock;
 pub mod events;
@@ -33,6 +34,7 @@ pub mod sessions;
 
 use accounts::Accounts;
 use background_tasks::BackgroundTasks;
+use catalogue::Catalogue;
 use channels::rights::{AuditLog, RightsNotifier};
 use channels::slates::Slates;
 use channels::sources::Sources;
@@ -62,6 +64,8 @@ pub struct Service {
     pub clock: Clock,
     pub accounts: Accounts,
     pub library: Arc<Library>,
+    /// All items of the library.
+    pub catalogue: Catalogue,
     pub local_encoders: LocalEncoders,
     /// Where GStreamer runs: the pool of worker processes, or this process.
     pub isolation: Isolation,
@@ -122,6 +126,7 @@ impl Service {
             progress: open_tree(Tree::Progress)?,
             books: open_tree(Tree::Books)?,
             folder_books: FolderIdentities::default(),
+            catalogue: Catalogue::new(store.clone()),
             channels: Channels::open(store.clone(), clock.clone())?,
             sources: Sources::open(store.clone())?,
             audit_log: AuditLog::open(store.clone(), clock.clone())?,

@@ -45,6 +45,8 @@ trees! {
     Programmes "programmes" false,
     UploadedProgrammes "uploaded-programmes" true,
     Quarantine "quarantine" false,
+    Catalogue "catalogue" false,
+    Titles "titles" true,
 }
 
 impl Tree {

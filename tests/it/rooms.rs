@@ -20,7 +20,7 @@ const ALLOWED_ROOMS: [(&str, &[&str]); 5] = [
 
 /// The rooms of `service`, lower ones first, and those that each may use. Handles in `Service` and methods on it belong to
 /// the room that defines their type or body.
-const SERVICE_ROOMS: [(&str, &[&str]); 16] = [
+const SERVICE_ROOMS: [(&str, &[&str]); 17] = [
     ("background_tasks", &[]),
     ("clock", &[]),
     ("events", &[]),
@@ -35,7 +35,8 @@ const SERVICE_ROOMS: [(&str, &[&str]); 16] = [
     ("ingest", &["background_tasks", "clock", "renditions", "channels"]),
     ("live", &["background_tasks", "clock", "events", "accounts", "media", "renditions", "channels", "ingest"]),
     ("recordings", &["background_tasks", "clock", "events", "accounts", "channels", "ingest", "live"]),
-    ("library_watcher", &["background_tasks", "events", "library", "media", "progress"]),
+    ("catalogue", &["background_tasks", "clock", "events", "library", "media", "progress", "sessions", "channels"]),
+    ("library_watcher", &["background_tasks", "events", "library", "media", "progress", "catalogue"]),
     ("playback", &["renditions", "sessions", "live"]),
 ];
 

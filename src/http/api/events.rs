@@ -29,6 +29,9 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Event stream (SSE): `progress.updated`, `progress.deleted`, `library.changed`, `channel.state`, `programme.changed`,
 /// `recording.state`; `resync` tells a client that it missed events
+///
+/// `library.changed` has `folders` whose files changed, or `itemIds` of items in the catalogue that changed (null if there are more
+/// than 100).
 #[utoipa::path(get, path = "/api/events", params(
     ("Last-Event-ID" = Option<String>, Header, description = "The last `id` received: events after it are sent first")), responses(
     (status = 200, description = "Server-sent events, with a keep-alive comment every 15 s", body = String, content_type = "text/event-stream"),
@@ -119,6 +122,7 @@ fn format_event(service: &Service, event: &ServerEvent, run_id: &str) -> String 
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
         EventContent::Library { folders } => ("library.changed", json!({"folders": folders})),
+        EventContent::Items { item_ids } => ("library.changed", json!({"folders": [], "itemIds": item_ids})),
         EventContent::Recording { id, title, state } => {
             ("recording.state", json!({"id": id, "title": title, "state": state.as_str()}))
         }

@@ -19,6 +19,7 @@ mod playback;
 mod stream;
 mod subtitle;
 
+pub use description::Description;
 use media_info::MediaInfo;
 
 /// Lifetime of signed URLs in the response, seconds. They also end with the login that requested them.

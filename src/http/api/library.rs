@@ -1,9 +1,14 @@
-//! `GET /api/library`: folders and media files under the library roots.
+//! `/api/library`: folders and media files under the library roots, and the catalogue of its items.
 
 use crate::domain::sniff::MediaKind;
 use crate::domain::time::file_instant;
 use crate::http::api::prelude::*;
 use crate::service::library::listing::{DEFAULT_LIMIT, EntryKind, Listing, ListingEntry, MAX_LIMIT};
+
+mod item;
+pub mod items;
+pub mod search;
+pub mod series;
 
 /// One page of a folder, or all roots.
 #[derive(Serialize, ToSchema)]

@@ -85,6 +85,12 @@ fn media_routes() -> Vec<Endpoint> {
     let resource = |call: &Call| Some(format!("stream/file:{}", call.media_path().ok()?));
     vec![
         route!(library::browse, Access::User),
+        route!(library::items::items, Access::User),
+        route!(library::items::item, Access::User),
+        route!(library::items::change, Access::Admin),
+        route!(library::series::all, Access::User),
+        route!(library::series::one, Access::User),
+        route!(library::search::search, Access::User),
         route!(file::file, Access::Granted).resource(resource).inline(),
         route!(subtitle::subtitle, Access::Granted).resource(resource),
         route!(attachment::attachment, Access::Granted).resource(resource),

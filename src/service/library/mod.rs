@@ -177,6 +177,11 @@ impl Library {
         self.lock_open_files().retain(|_, file| !Arc::ptr_eq(&file.source, source));
     }
 
+    /// Whether a request has read or checked a file within the last seconds.
+    pub fn has_open_files(&self) -> bool {
+        !self.lock_open_files().is_empty()
+    }
+
     /// Closes a file that was kept open between requests, because its player has stopped.
     pub fn close(&self, source: &SourceFile) {
         self.lock_open_files().retain(|_, file| file.source.path != source.path);

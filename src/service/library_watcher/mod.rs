@@ -64,6 +64,12 @@ async fn watch_root(service: Arc<Service>, root: usize) {
             tracing::debug!(media.path = %top, files = snapshot.file_count(), duration_ms = started.elapsed().as_millis() as u64, "swept");
         }
         find_moved(&service, &snapshot, &changes, &top).await;
+        if is_first {
+            let known = service.catalogue.known_folders(&top);
+            service.catalogue.update_root(&top, changes.folders.iter().cloned().chain(known));
+        } else {
+            service.catalogue.update_folders(changes.folders.iter().cloned());
+        }
         if !is_first && !changes.folders.is_empty() {
             let folders = changes.folders.into_iter().take(MAX_REPORTED_FOLDERS).collect();
             service.events.publish(None, EventContent::Library { folders });

@@ -13,7 +13,7 @@ const MAX_FILES: usize = 500_000;
 /// Nested folders at most.
 const MAX_DEPTH: usize = 32;
 
-/// Folders and the media files in them.
+/// Folders, and the media files and NFO files in them.
 #[derive(Default)]
 pub struct RootSnapshot {
     folders: BTreeMap<String, HashMap<String, (u64, SystemTime)>>,
@@ -23,9 +23,9 @@ pub struct RootSnapshot {
 /// The changes that an update found.
 #[derive(Debug, Default)]
 pub struct RootChanges {
-    /// Folders with changed content.
+    /// Folders with changed media files or NFO files.
     pub folders: BTreeSet<String>,
-    /// Files that are new or were replaced, with their size.
+    /// Media files that are new or were replaced, with their size.
     pub changed_files: Vec<(String, u64)>,
     pub new_folders: Vec<String>,
 }
@@ -56,13 +56,13 @@ impl RootSnapshot {
             let mut files = HashMap::new();
             let mut subfolders = BTreeSet::new();
             for (name, hint) in names {
-                let is_media = kind_from_name(&name).is_some();
+                let is_tracked = kind_from_name(&name).is_some() || is_nfo(&name);
                 match hint {
                     EntryHint::Folder => drop(subfolders.insert(format!("{path}/{name}"))),
-                    EntryHint::File if !is_media => {}
+                    EntryHint::File if !is_tracked => {}
                     // Links to folders are not followed, because they could form a loop.
                     _ => match open.resolve_entry(&name) {
-                        Some(EntryTarget::File { size_bytes, modified }) if is_media => {
+                        Some(EntryTarget::File { size_bytes, modified }) if is_tracked => {
                             files.insert(name, (size_bytes, modified));
                         }
                         _ => {}
@@ -88,7 +88,7 @@ impl RootSnapshot {
         let previous = self.folders.remove(path).unwrap_or_default();
         self.file_count -= previous.len();
         for (name, metadata) in &files {
-            if previous.get(name) != Some(metadata) {
+            if previous.get(name) != Some(metadata) && !is_nfo(name) {
                 changes.changed_files.push((format!("{path}/{name}"), metadata.0));
             }
         }
@@ -137,6 +137,11 @@ impl RootSnapshot {
     pub fn file_count(&self) -> usize {
         self.file_count
     }
+}
+
+/// NFO files are tracked because they describe media files.
+fn is_nfo(name: &str) -> bool {
+    name.get(name.len().saturating_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case(".nfo"))
 }
 
 #[cfg(test)]

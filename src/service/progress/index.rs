@@ -18,6 +18,14 @@ pub struct HistoryFilter {
     pub status: Option<ProgressStatus>,
 }
 
+/// A user's progress in an item, as far as lists need it.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemProgress {
+    pub status: ProgressStatus,
+    /// When it was last watched, ms since 1970.
+    pub watched_ms: i64,
+}
+
 /// Newest first, then by path, then by id.
 type HistoryOrder = (Reverse<i64>, Arc<str>, Arc<str>);
 
@@ -77,6 +85,13 @@ impl HistoryIndex {
 
     pub fn item_at_path(&self, path: &str) -> Option<&Arc<str>> {
         self.by_path.get(path)
+    }
+
+    /// Status and time of every item.
+    pub fn item_progress(&self) -> impl Iterator<Item = (&Arc<str>, ItemProgress)> {
+        self.rows
+            .iter()
+            .map(|(id, row)| (id, ItemProgress { status: row.type_and_status.1, watched_ms: row.watched_ms }))
     }
 
     /// Every item with its last known path and its size.

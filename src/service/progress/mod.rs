@@ -19,7 +19,7 @@ mod next_up;
 #[cfg(test)]
 mod tests;
 
-pub use index::HistoryFilter;
+pub use index::{HistoryFilter, ItemProgress};
 pub use next_up::{NextUp, is_next_part};
 
 use index::HistoryIndex;
@@ -181,6 +181,13 @@ impl ProgressStore {
         }
         let Some(record) = self.record(user_id, from)? else { return Ok(()) };
         self.replace(user_id, from, ProgressRecord { media_id: to.to_owned(), ..record }).await
+    }
+
+    /// A user's progress in every item, from memory.
+    pub fn item_progress(&self, user_id: &str) -> HashMap<Arc<str>, ItemProgress> {
+        let users = self.read_index();
+        let items = users.get(user_id).into_iter().flat_map(HistoryIndex::item_progress);
+        items.map(|(id, progress)| (id.clone(), progress)).collect()
     }
 
     /// Every item with a record: its id, the path where it was last seen, its size.

@@ -43,7 +43,7 @@ const ADMIN_PATHS: [&str; 7] = [
 ];
 
 /// Paths that every user may read and only admins may change.
-const ADMIN_WRITABLE_PATHS: [&str; 2] = ["/api/livetv/channels", "/api/livetv/recordings"];
+const ADMIN_WRITABLE_PATHS: [&str; 3] = ["/api/livetv/channels", "/api/livetv/recordings", "/api/library/items"];
 
 /// The access class that a route must have.
 fn expected_access(method: &Method, path: &str) -> Access {

@@ -1,7 +1,8 @@
-//! The library over HTTP: paths, folders, bytes.
+//! The library over HTTP: paths, folders, bytes, and the catalogue.
 
 mod browse;
 mod bytes;
+mod catalogue;
 mod paths;
 
 use std::path::Path;

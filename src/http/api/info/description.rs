@@ -6,7 +6,7 @@ use crate::http::api::prelude::*;
 /// Description of a film or episode, from the NFO file beside it. Fields that the file does not have are null or empty.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Description {
+pub struct Description {
     /// `movie` or `episode`.
     kind: &'static str,
     title: Option<String>,

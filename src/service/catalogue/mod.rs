@@ -1,0 +1,117 @@
+#![doc = include_str!("README.md")]
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::sync::Notify;
+
+use crate::error::{Code, Error, Result};
+use crate::store::Store;
+
+mod details;
+mod index;
+mod item;
+mod pool;
+mod probing;
+mod query;
+mod record;
+mod scan;
+mod search;
+mod series;
+mod titles;
+
+pub use details::ItemDetails;
+pub use item::{ItemId, ListedItem, SeriesId};
+pub use query::{DEFAULT_LIMIT, ItemFilter, ItemPage, MAX_LIMIT, SortOrder};
+pub use record::Technical;
+pub use scan::start;
+pub use search::{MAX_QUERY_BYTES, MAX_SEARCH_RESULTS, PersonResult, SearchResults};
+pub use series::{SeriesDetails, SeriesPage, SeriesSummary};
+
+use index::CatalogueIndex;
+
+/// Folders that wait to be read; one more makes the watcher's next full scan find them again.
+const MAX_PENDING_FOLDERS: usize = 500_000;
+
+/// All items of the library.
+pub struct Catalogue {
+    store: Store,
+    index: RwLock<CatalogueIndex>,
+    pending: Mutex<PendingFolders>,
+    work_arrived: Notify,
+}
+
+/// Folders that changed, and where the first scan of the roots is.
+#[derive(Default)]
+struct PendingFolders {
+    folders: BTreeSet<String>,
+    /// Roots whose folders have all been reported once.
+    reported_roots: HashSet<String>,
+    is_reading: bool,
+    is_loaded: bool,
+}
+
+impl Catalogue {
+    pub fn new(store: Store) -> Self {
+        Self { store, index: RwLock::default(), pending: Mutex::default(), work_arrived: Notify::new() }
+    }
+
+    /// Reads folders again, in the background: files in them were added, removed or changed.
+    pub fn update_folders(&self, folders: impl IntoIterator<Item = String>) {
+        let mut pending = self.lock_pending();
+        for folder in folders {
+            if pending.folders.len() < MAX_PENDING_FOLDERS {
+                pending.folders.insert(folder);
+            }
+        }
+        drop(pending);
+        self.work_arrived.notify_one();
+    }
+
+    /// Takes all folders of a root, after the watcher has read it for the first time. Folders that the catalogue knows from
+    /// before are read as well, because they may be gone.
+    pub fn update_root(&self, root: &str, folders: impl IntoIterator<Item = String>) {
+        self.lock_pending().reported_roots.insert(root.to_owned());
+        self.update_folders(folders);
+    }
+
+    /// The folders at or below a path that have items.
+    pub fn known_folders(&self, path: &str) -> Vec<String> {
+        self.read_index().folders_below(path)
+    }
+
+    /// Whether every folder was read since the start, and no change waits.
+    pub fn is_current(&self, root_count: usize) -> bool {
+        let pending = self.lock_pending();
+        let has_work = pending.is_reading || !pending.folders.is_empty();
+        pending.is_loaded && pending.reported_roots.len() >= root_count && !has_work
+    }
+
+    fn lock_pending(&self) -> MutexGuard<'_, PendingFolders> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // After a panic while the lock was held, one item may be missing until its folder is read again.
+    fn read_index(&self) -> RwLockReadGuard<'_, CatalogueIndex> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_index(&self) -> RwLockWriteGuard<'_, CatalogueIndex> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn no_item_error() -> Error {
+    Error::new(Code::NotFound, "there is no such item in the library")
+}
+
+/// Parses the id of an item in a request.
+///
+/// # Errors
+/// `NOT_FOUND` for a text that is no id.
+pub fn parse_item_id(text: &str) -> Result<ItemId> {
+    ItemId::parse(text).ok_or_else(no_item_error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! Folders read into the catalogue: files that are new, changed or gone, and their NFO files.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use futures_util::StreamExt;
+
+use super::index::FilePlace;
+use super::item::{ItemId, join_path};
+use super::record::{ChosenTitle, ItemRecord};
+use super::{Catalogue, probing};
+use crate::domain::catalogue::names::Names;
+use crate::domain::library::kind_from_name;
+use crate::engine::folder::{EntryHint, EntryTarget};
+use crate::engine::source::{Roots, SourceFile};
+use crate::error::{Code, Error, Result};
+use crate::service::Service;
+use crate::service::events::EventContent;
+use crate::store::Tree;
+
+/// Files read at once.
+const CONCURRENT_FILES: usize = 4;
+
+/// Items named in one event; more are announced without their ids.
+const MAX_EVENT_ITEMS: usize = 100;
+
+/// Between two events while folders wait.
+const EVENT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// While something is played, this many times the time of a file's work is left to it.
+const BUSY_PAUSE: u32 = 9;
+
+/// The longest pause after one file.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+
+/// Items that changed since the last event.
+#[derive(Default)]
+struct ItemChanges {
+    ids: BTreeSet<ItemId>,
+}
+
+/// A folder as it is on disk now.
+struct FolderContent {
+    media: Vec<MediaFile>,
+    /// Changes with every NFO file that may describe one of its files; 0 without any.
+    nfo_stamp: u64,
+    subfolders: Vec<String>,
+}
+
+struct MediaFile {
+    name: String,
+    size_bytes: u64,
+    modified_ns: i64,
+}
+
+/// Starts the task that keeps the catalogue current.
+pub fn start(service: &Arc<Service>) {
+    service.tasks.spawn(run(service.clone()));
+}
+
+async fn run(service: Arc<Service>) {
+    load(&service).await;
+    let (mut changes, mut last_event) = (ItemChanges::default(), Instant::now());
+    let mut prober = probing::Prober::default();
+    loop {
+        let next = service.catalogue.take_folder();
+        if next.is_none() || last_event.elapsed() >= EVENT_INTERVAL {
+            changes.publish(&service);
+            last_event = Instant::now();
+        }
+        match next {
+            Some(folder) => {
+                if let Err(fault) = read_folder(&service, &folder, &mut changes).await {
+                    tracing::info!(%fault, media.path = folder, "a folder was not catalogued");
+                }
+                service.catalogue.lock_pending().is_reading = false;
+            }
+            None => prober.run_until(&service, service.catalogue.work_arrived.notified()).await,
+        }
+    }
+}
+
+impl Catalogue {
+    fn take_folder(&self) -> Option<String> {
+        let mut pending = self.lock_pending();
+        let folder = pending.folders.pop_first();
+        pending.is_reading = folder.is_some();
+        folder
+    }
+
+    /// Stores the record of a file and puts it into the index.
+    ///
+    /// # Errors
+    /// `STORAGE_FULL`: the item is listed, and found again after a restart.
+    pub(super) async fn put(&self, roots: &Roots, path: &str, record: &ItemRecord) -> Result<()> {
+        let (folder, name) = split_path(path);
+        if let Some(names) = parse_names(roots, path) {
+            self.write_index().put(FilePlace { folder, name, names: &names }, record);
+        }
+        self.store.put(Tree::Catalogue, path, record).await
+    }
+}
+
+impl ItemChanges {
+    fn add(&mut self, id: Option<ItemId>) {
+        // One more than are named, so that it shows.
+        if self.ids.len() <= MAX_EVENT_ITEMS {
+            self.ids.extend(id);
+        }
+    }
+
+    fn publish(&mut self, service: &Service) {
+        let ids = std::mem::take(&mut self.ids);
+        if ids.is_empty() {
+            return;
+        }
+        let item_ids = (ids.len() <= MAX_EVENT_ITEMS).then(|| ids.iter().map(ItemId::to_string).collect());
+        service.events.publish(None, EventContent::Items { item_ids });
+    }
+}
+
+/// Reads the stored items. Those outside the roots are left out.
+async fn load(service: &Arc<Service>) {
+    let loading = service.clone();
+    let loaded = tokio::task::spawn_blocking(move || {
+        let (catalogue, roots) = (&loading.catalogue, loading.library.roots());
+        catalogue.store.for_each(Tree::Titles, |key, chosen: ChosenTitle| {
+            if let Some(id) = ItemId::parse(key) {
+                catalogue.write_index().chosen_titles.insert(id, chosen.title.into());
+            }
+        })?;
+        catalogue.store.for_each(Tree::Catalogue, |path, record: ItemRecord| {
+            let (folder, name) = split_path(path);
+            if let Some(names) = parse_names(roots, path) {
+                catalogue.write_index().put(FilePlace { folder, name, names: &names }, &record);
+            }
+        })
+    });
+    if let Ok(Err(fault)) = loaded.await {
+        tracing::warn!(%fault, "stored items could not be read; their files are read again");
+    }
+    service.catalogue.lock_pending().is_loaded = true;
+}
+
+async fn read_folder(service: &Arc<Service>, folder: &str, changes: &mut ItemChanges) -> Result<()> {
+    let catalogue = &service.catalogue;
+    let root = service.library.roots().locate(folder)?.root_index;
+    let (roots, path) = (service.library.roots().clone(), folder.to_owned());
+    let content = match service.library.run_with_deadline(root, move || FolderContent::read(&roots, &path)).await {
+        Ok(content) => content,
+        // The folder is gone, or links out of the root now.
+        Err(fault) if matches!(fault.code, Code::NotFound | Code::Forbidden) => FolderContent::empty(),
+        Err(fault) => return Err(fault),
+    };
+    let stamp = content.nfo_stamp;
+    let updates: Vec<_> = content.media.iter().map(|file| update_file(service, folder, file, stamp)).collect();
+    let mut updates = futures_util::stream::iter(updates).buffer_unordered(CONCURRENT_FILES);
+    while let Some(updated) = updates.next().await {
+        match updated {
+            Ok(id) => changes.add(id),
+            Err(fault) => tracing::info!(%fault, media.path = folder, "a file was not catalogued"),
+        }
+    }
+    drop(updates);
+    let exists = |name: &str| content.media.iter().any(|file| file.name == name);
+    let known = catalogue.read_index().names_in(folder);
+    for name in known.iter().filter(|name| !exists(name)) {
+        remove_file(catalogue, folder, name, changes).await;
+    }
+    let is_changed = catalogue.write_index().finish_folder(folder, stamp, exists);
+    if is_changed {
+        // Their episodes may be described by the NFO file of the series here.
+        let known: Vec<String> = content
+            .subfolders
+            .into_iter()
+            .filter(|folder| !catalogue.read_index().names_in(folder).is_empty())
+            .collect();
+        catalogue.update_folders(known);
+    }
+    Ok(())
+}
+
+async fn remove_file(catalogue: &Catalogue, folder: &str, name: &str, changes: &mut ItemChanges) {
+    let removed = catalogue.write_index().remove(folder, name);
+    changes.add(removed);
+    if let Err(fault) = catalogue.store.delete(Tree::Catalogue, &join_path(folder, name)).await {
+        tracing::warn!(%fault, media.path = folder, "a removed file stays in the stored catalogue");
+    }
+}
+
+/// Reads a file that is new or was changed, or whose NFO files were; returns its item, if it changed.
+async fn update_file(service: &Arc<Service>, folder: &str, file: &MediaFile, stamp: u64) -> Result<Option<ItemId>> {
+    let catalogue = &service.catalogue;
+    let version = (file.size_bytes, file.modified_ns);
+    let known = {
+        let index = catalogue.read_index();
+        if index.is_rejected(folder, &file.name, version) {
+            return Ok(None);
+        }
+        let known = index.file(folder, &file.name).filter(|item| (item.size_bytes, item.modified_ns) == version);
+        known.map(|item| item.nfo_stamp)
+    };
+    if known == Some(stamp) {
+        return Ok(None);
+    }
+    let started = Instant::now();
+    let updated = read_file(service, folder, file, stamp).await;
+    if probing::is_busy(service) {
+        tokio::time::sleep((started.elapsed() * BUSY_PAUSE).min(MAX_PAUSE)).await;
+    }
+    updated
+}
+
+async fn read_file(service: &Arc<Service>, folder: &str, file: &MediaFile, stamp: u64) -> Result<Option<ItemId>> {
+    let (catalogue, path) = (&service.catalogue, join_path(folder, &file.name));
+    let Some(OpenedFile { source, fingerprint, created_ms }) = open(service, &path).await? else {
+        let version = (file.size_bytes, file.modified_ns);
+        let mut index = catalogue.write_index();
+        let removed = index.remove(folder, &file.name);
+        index.reject(folder, &file.name, version);
+        return Ok(removed);
+    };
+    // The record of the same content, at this path or before a move.
+    let former = ItemId::parse(&fingerprint).and_then(|id| catalogue.read_index().by_id(id).map(|item| item.path()));
+    let stored = |path: &str| catalogue.store.get::<ItemRecord>(Tree::Catalogue, path).ok().flatten();
+    let former = former.and_then(|former| stored(&former)).filter(|record| record.id == fingerprint);
+    let nfo = if stamp == 0 { None } else { service.library.describe_patiently(&source).await };
+    let record = ItemRecord {
+        id: fingerprint,
+        size_bytes: file.size_bytes,
+        modified_ns: file.modified_ns,
+        added_ms: former.as_ref().map_or(created_ms, |record| record.added_ms),
+        nfo_stamp: stamp,
+        nfo,
+        // A repair in place may leave the identity as it was.
+        technical: former.filter(|record| record.modified_ns == file.modified_ns).and_then(|record| record.technical),
+    };
+    let id = ItemId::parse(&record.id);
+    catalogue.put(service.library.roots(), &path, &record).await?;
+    Ok(id)
+}
+
+struct OpenedFile {
+    source: Arc<SourceFile>,
+    fingerprint: String,
+    created_ms: i64,
+}
+
+/// Opens a file without keeping it open for requests; None if its bytes are not media.
+async fn open(service: &Service, path: &str) -> Result<Option<OpenedFile>> {
+    let root = service.library.roots().locate(path)?.root_index;
+    let (roots, path, now_ms) =
+        (service.library.roots().clone(), path.to_owned(), service.clock.now().as_millisecond());
+    let work = move || {
+        let source = roots.open_file(&path)?;
+        // All empty files have the same content.
+        if source.format.is_none() || source.len == 0 {
+            return Ok(None);
+        }
+        let unreadable = |cause: std::io::Error| {
+            Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(format!("{path}: {cause}"))
+        };
+        let fingerprint = source.fingerprint().map_err(unreadable)?.to_owned();
+        // When the file came to this disk. Programs that copy often keep the time of the last change.
+        let created = source.file.metadata().and_then(|metadata| metadata.created()).unwrap_or(source.modified);
+        let created_ms = (to_nanoseconds(created) / 1_000_000).min(now_ms);
+        Ok(Some(OpenedFile { source: Arc::new(source), fingerprint, created_ms }))
+    };
+    service.library.run_with_deadline(root, work).await
+}
+
+impl FolderContent {
+    fn empty() -> Self {
+        Self { media: Vec::new(), nfo_stamp: 0, subfolders: Vec::new() }
+    }
+
+    /// Reads a folder. Blocks on the file system.
+    fn read(roots: &Roots, folder: &str) -> Result<Self> {
+        let open = roots.open_folder(folder)?;
+        let mut content = Self::empty();
+        let mut nfo_files = Vec::new();
+        for (name, hint) in open.list_entries()? {
+            let kind = kind_from_name(&name);
+            let is_nfo = name.len() > 4 && name.to_ascii_lowercase().ends_with(".nfo");
+            if hint == EntryHint::Folder {
+                content.subfolders.push(join_path(folder, &name));
+            } else if (kind.is_some() || is_nfo)
+                && let Some(EntryTarget::File { size_bytes, modified }) = open.resolve_entry(&name)
+            {
+                let modified_ns = to_nanoseconds(modified);
+                match kind {
+                    Some(_) => content.media.push(MediaFile { name, size_bytes, modified_ns }),
+                    None => nfo_files.push((name, size_bytes, modified_ns)),
+                }
+            }
+        }
+        drop(open);
+        if let Some((above, _)) = folder.rsplit_once('/')
+            && let Some(EntryTarget::File { size_bytes, modified }) =
+                roots.resolve_target(&join_path(above, "tvshow.nfo"))
+        {
+            nfo_files.push(("../tvshow.nfo".to_owned(), size_bytes, to_nanoseconds(modified)));
+        }
+        content.nfo_stamp = stamp_of(nfo_files);
+        Ok(content)
+    }
+}
+
+/// A hash of names, lengths and times; 0 without files.
+fn stamp_of(mut nfo_files: Vec<(String, u64, i64)>) -> u64 {
+    if nfo_files.is_empty() {
+        return 0;
+    }
+    nfo_files.sort();
+    let mut hasher = blake3::Hasher::new();
+    for (name, size_bytes, modified_ns) in nfo_files {
+        hasher.update(name.as_bytes());
+        hasher.update(&[0]);
+        hasher.update(&size_bytes.to_le_bytes());
+        hasher.update(&modified_ns.to_le_bytes());
+    }
+    u64::from_le_bytes(hasher.finalize().as_bytes()[..8].try_into().expect("8 of 32 bytes")).max(1)
+}
+
+/// The names of a path below its root; None outside the roots.
+pub(super) fn parse_names(roots: &Roots, path: &str) -> Option<Names> {
+    let located = roots.locate(path).ok()?;
+    let root = roots.list()[located.root_index].path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    Some(Names::parse(root, located.relative_path.to_str()?, kind_from_name(path)?))
+}
+
+pub(super) fn split_path(path: &str) -> (&str, &str) {
+    match path.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some(parts) => parts,
+        None => ("", path),
+    }
+}
+
+fn to_nanoseconds(at: SystemTime) -> i64 {
+    let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX)
+}

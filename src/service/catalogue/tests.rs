@@ -1,0 +1,148 @@
+//! The index and its lists, without files.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::index::{CatalogueIndex, FilePlace};
+use super::item::{ItemId, SeriesId};
+use super::record::ItemRecord;
+use super::scan::split_path;
+use super::*;
+use crate::domain::catalogue::SortKey;
+use crate::domain::catalogue::names::Names;
+use crate::domain::library::kind_from_name;
+use crate::domain::nfo::Nfo;
+
+fn record(number: u64, nfo: Option<&str>) -> ItemRecord {
+    ItemRecord {
+        id: format!("f_{number:032x}"),
+        size_bytes: number,
+        modified_ns: 0,
+        added_ms: number as i64,
+        nfo_stamp: 0,
+        nfo: nfo.map(|text| Nfo::parse(text.as_bytes()).unwrap().remove(0)),
+        technical: None,
+    }
+}
+
+fn put(index: &mut CatalogueIndex, path: &str, record: &ItemRecord) {
+    let (folder, name) = split_path(path);
+    let (root, rest) = path.split_once('/').unwrap();
+    let names = Names::parse(root, rest, kind_from_name(name).unwrap());
+    index.put(FilePlace { folder, name, names: &names }, record);
+}
+
+fn titles(found: &[(u32, u32)], index: &CatalogueIndex) -> Vec<String> {
+    let mut titles: Vec<String> = found.iter().map(|(slot, _)| index.at(*slot).unwrap().title.to_string()).collect();
+    titles.sort();
+    titles
+}
+
+#[test]
+fn a_removed_file_leaves_nothing_and_its_copy_takes_its_place() {
+    let mut index = CatalogueIndex::default();
+    let nfo =
+        "<episodedetails><title>Pilot</title><genre>Drama</genre><actor><name>Ada</name></actor></episodedetails>";
+    put(&mut index, "TV/Lost/Season 1/Lost S01E01.mkv", &record(1, Some(nfo)));
+    put(&mut index, "TV/Old/Lost S01E01 Copy.mkv", &record(1, Some(nfo)));
+    put(&mut index, "TV/Lost/Season 1/Lost S01E02.mkv", &record(2, None));
+    let id = ItemId::parse(&record(1, None).id).unwrap();
+    assert_eq!(index.items().count(), 2, "files with the same content are one item");
+    assert_eq!(index.paths(id).len(), 2);
+    assert_eq!(titles(&index.search_items("lost"), &index), ["Episode 2", "Pilot"]);
+    assert_eq!(index.people.search("ada", 9), [(0, 2)]);
+    let series = SeriesId::new("Lost", None);
+    assert_eq!(index.series_by_id(series).unwrap().slots.len(), 2);
+
+    assert_eq!(index.remove("TV/Lost/Season 1", "Lost S01E01.mkv"), Some(id));
+    assert_eq!(index.by_id(id).unwrap().path(), "TV/Old/Lost S01E01 Copy.mkv");
+    assert_eq!(titles(&index.search_items("pilot"), &index), ["Pilot"]);
+    assert_eq!(index.people.search("ada", 9), [(0, 1)]);
+    index.remove("TV/Old", "Lost S01E01 Copy.mkv");
+    index.remove("TV/Lost/Season 1", "Lost S01E02.mkv");
+    assert!(index.by_id(id).is_none() && index.items().count() == 0);
+    assert!(index.search_items("lost").is_empty() && index.people.search("ada", 9).is_empty());
+    assert!(index.series_by_id(series).is_none() && index.search_series("lost").is_empty());
+    put(&mut index, "TV/Lost/Season 1/Lost S01E03.mkv", &record(3, None));
+    assert_eq!(index.search_series("lost").len(), 1, "slots and numbers are used again");
+}
+
+#[test]
+fn pages_follow_each_other_in_every_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalogue = Catalogue::new(Store::open(folder.path()).unwrap());
+    for number in 0..25 {
+        let path = format!("Movies/Film {} ({}).mkv", number % 13, 1990 + number % 4);
+        put(
+            &mut catalogue.write_index(),
+            &path.replace("Film", &format!("Film{}", number / 13)),
+            &record(number, None),
+        );
+    }
+    let none = HashMap::new();
+    for (key, is_descending) in
+        [(SortKey::Title, false), (SortKey::Title, true), (SortKey::Added, true), (SortKey::Year, true)]
+    {
+        let page = |cursor: Option<&str>, limit| {
+            catalogue.page(&ItemFilter::default(), &none, SortOrder { key, is_descending }, cursor, limit).unwrap()
+        };
+        let ids = |page: &ItemPage| page.items.iter().map(|item| item.id).collect::<Vec<_>>();
+        let complete = page(None, 100);
+        assert_eq!((complete.total, complete.items.len(), complete.next_cursor.is_none()), (25, 25, true));
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let next = page(cursor.as_deref(), 7);
+            found.extend(ids(&next));
+            cursor = next.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, ids(&complete), "{key:?} {is_descending}");
+    }
+    let order = SortOrder { key: SortKey::Title, is_descending: false };
+    for cursor in ["", "x", "AAAA"] {
+        assert!(catalogue.page(&ItemFilter::default(), &none, order, Some(cursor), 7).is_err(), "{cursor}");
+    }
+    let filter = ItemFilter { years: Some((1990, 1991)), ..ItemFilter::default() };
+    let page = catalogue.page(&filter, &none, order, None, 100).unwrap();
+    assert!(page.items.iter().all(|item| item.year < Some(1992)) && page.total > 10);
+}
+
+/// Run with `--ignored --nocapture` in release for figures.
+#[test]
+#[ignore = "prints times of a large library"]
+fn figures_of_fifty_thousand_items() {
+    let mut index = CatalogueIndex::default();
+    let words =
+        ["night", "river", "kingdom", "matrix", "love", "garden", "shadow", "winter", "ocean", "return", "city"];
+    let started = Instant::now();
+    for number in 0..50_000_u64 {
+        let word = |step: u64| words[(blake3::hash(&(number * 31 + step).to_le_bytes()).as_bytes()[0] % 11) as usize];
+        let people: String = (0..20)
+            .map(|person| {
+                format!(
+                    "<actor><name>P{} {}son{}</name></actor>",
+                    (number * 7 + person * 13) % 9000,
+                    word(person),
+                    number % 997
+                )
+            })
+            .collect();
+        let nfo = format!(
+            "<movie><title>The {} {} of {} {number}</title><genre>Drama</genre>{people}</movie>",
+            word(1),
+            word(2),
+            word(3)
+        );
+        put(&mut index, &format!("Movies/Film {number} (2000)/Film {number} (2000).mkv"), &record(number, Some(&nfo)));
+    }
+    println!("built in {:?}", started.elapsed());
+    for query in
+        ["matrix", "matirx", "kingdom of", "nigth rivre", "p12", "a", "winterson99", "unfindable words here", "the"]
+    {
+        let started = Instant::now();
+        let count = index.search_items(query).len();
+        println!("{query}: {count} in {:?}", started.elapsed());
+    }
+}

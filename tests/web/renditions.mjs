@@ -118,6 +118,9 @@ export async function renditions(kit) {
     "-c:a", "aac", "-c:s", "srt", "-metadata:s:a:0", "language=eng", "-metadata:s:a:1", "language=ger", "-metadata:s:s:0", "language=eng"]);
 
   await step("film-in-a-session", async () => {
+    // The page remembers languages that were chosen for other films.
+    await page.evaluate(() => localStorage.removeItem("hearthcast.player"));
+    await page.reload();
     const [response] = await Promise.all([
       page.waitForResponse((candidate) => candidate.url().endsWith("/transcode/start")),
       kit.goToScreen(`play?${new URLSearchParams({ path: film, at: 5 })}`),

@@ -82,7 +82,7 @@ class LivePlayer {
     this.nowLine = h("p", { class: "now-title", role: "status" });
     this.nextLine = h("p", { class: "muted next-line" });
     this.recordSlot = h("span", {});
-    this.languages = { audio: null, subtitle: null }; // The viewer's choice, for the next channel too.
+    this.languages = { audio: null, subtitle: null }; // The viewer's choices; they apply to the next channel too.
     this.skipButton = h("button", { type: "button", class: "text-button", hidden: true, onclick: () => this.skipProgramme() }, TEXT.skipProgramme);
     this.liveButton = h("button", { type: "button", class: "text-button", hidden: true, onclick: () => this.goToLive() }, TEXT.goToLive);
     this.liveMark = h("span", { class: "live-mark" }, TEXT.live);

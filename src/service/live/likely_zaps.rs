@@ -26,12 +26,15 @@ pub(super) fn likely_zaps(
     is_kept_ready: impl Fn(&Channel) -> bool,
 ) -> HashSet<u32> {
     let new_views = service.viewers.new_views(BURST);
+    if new_views.is_empty() {
+        return HashSet::new();
+    }
     let watched = service.viewers.channels_with_present_viewer();
     let is_virtual = |channel: &Channel| channel.external.is_none();
     let waits = |channel: &Arc<Channel>| {
         watched.contains(&channel.id) && is_virtual(channel) && !can_join_at_once(service, channel)
     };
-    if new_views.is_empty() || channels.iter().any(waits) {
+    if channels.iter().any(waits) {
         return HashSet::new();
     }
     let enabled: Vec<&Arc<Channel>> = channels.iter().filter(|channel| channel.settings.enabled).collect();

@@ -63,19 +63,23 @@ impl Backend for CmafConverter {
         self.backend.handle_failure(error)
     }
 
+    fn hardware_decoder(&self) -> Option<&'static str> {
+        self.backend.hardware_decoder()
+    }
+
     fn fallback_cause(&self) -> Option<RunError> {
         self.backend.fallback_cause()
     }
 
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run> {
-        let Job { spec, first } = job;
+        let Job { spec, first, trace } = job;
         let rendition = Rendition::clone(&spec.rendition);
         if rendition.video.is_some() == rendition.audio.is_some() {
             return Err(RunError::Internal("a CMAF segment contains one track, video or audio".into()));
         }
         let rendition = Arc::new(Rendition { format: SegmentFormat::MpegTs, ..rendition });
         let transport_spec = Arc::new(RenditionSpec { rendition, ..RenditionSpec::clone(&spec) });
-        let source_run = self.backend.start(Job::new(transport_spec, first), last_allowed)?;
+        let source_run = self.backend.start(Job::new(transport_spec, first).traced(trace), last_allowed)?;
         let (run, segments, gate) = Run::channel(last_allowed);
         tokio::spawn(convert_run(source_run, spec, self.config.clone(), segments, gate));
         Ok(run)

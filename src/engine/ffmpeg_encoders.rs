@@ -1,20 +1,19 @@
 //! Finds the encoders of this machine's ffmpeg that really encode.
 //!
 //! A name in `ffmpeg -encoders` says only that the code was compiled in: on a machine without a graphics card Debian's
-//! ffmpeg lists five hardware encoders and none works. So each encoder of the table encodes one frame, and the message of a
-//! failure is kept as the reason.
+//! ffmpeg lists five hardware encoders and none works. So each software encoder of the table encodes one frame, a hardware
+//! encoder two seconds that are compared with the source, and the message of a failure is kept as the reason.
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lru::LruCache;
-use tokio::sync::OnceCell;
 
 use super::ffmpeg::run_to_end;
-use super::process::ChildLimits;
+use super::hardware_trial;
+use super::process::{ChildLimits, InheritedFile};
+use super::trial_cache::TrialCache;
 use super::versions::parse_ffmpeg_version;
 use super::video_encoders::{FfmpegEncoder, VIDEO_ENCODERS, VideoEncoder};
 use crate::domain::codec::TargetCodec;
@@ -23,15 +22,13 @@ use crate::domain::codec::TargetCodec;
 const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
 /// Largest output of a trial, bytes.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
-/// Reports kept: one per ffmpeg binary this process was configured to use.
-const MAX_REPORTS: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
 /// Encoders of one ffmpeg binary, tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncoderReport {
     /// First line of `ffmpeg -version`, e.g. `5.1.9-0+deb12u1`; None when there is no such program.
     pub version: Option<String>,
-    /// Encoders that encoded a frame, best first.
+    /// Encoders that passed their trial, best first.
     pub working: Vec<&'static VideoEncoder>,
     /// Encoders that did not, with the reason.
     pub rejected: Vec<RejectedEncoder>,
@@ -43,9 +40,14 @@ impl EncoderReport {
         self.working.iter().copied().find(|encoder| encoder.codec == codec)
     }
 
+    /// The best working software encoder of this codec.
+    pub fn best_software(&self, codec: TargetCodec) -> Option<&'static VideoEncoder> {
+        self.working.iter().copied().find(|encoder| encoder.codec == codec && !encoder.is_hardware)
+    }
+
     /// Whether video can be encoded for sessions, slates and external channels, all of which are H.264.
     pub fn can_transcode(&self) -> bool {
-        self.best(TargetCodec::H264).is_some()
+        self.best_software(TargetCodec::H264).is_some()
     }
 }
 
@@ -57,7 +59,7 @@ pub struct RejectedEncoder {
 
 type Candidate = (&'static VideoEncoder, &'static FfmpegEncoder);
 
-type ReportCache = Mutex<LruCache<PathBuf, Arc<OnceCell<Arc<EncoderReport>>>>>;
+static REPORTS: LazyLock<TrialCache<EncoderReport>> = LazyLock::new(TrialCache::default);
 
 /// Prefix of the reason of a trial that timed out.
 pub(super) const TIMEOUT_PREFIX: &str = "no answer within";
@@ -65,31 +67,35 @@ pub(super) const TIMEOUT_PREFIX: &str = "no answer within";
 /// Tests every encoder of a binary once per process; later calls return the cached report. If no H.264 encoder worked
 /// because the machine was too busy, the next call tests again.
 pub async fn encoder_report(ffmpeg: &Path) -> Arc<EncoderReport> {
-    static REPORT_CACHE: LazyLock<ReportCache> = LazyLock::new(|| Mutex::new(LruCache::sparse(MAX_REPORTS)));
-    let cell = REPORT_CACHE.lock().expect("no panic while held").get_or_insert(ffmpeg.to_owned(), Arc::default).clone();
-    let result = cell.get_or_try_init(|| async {
+    let trial = async {
         let report = Arc::new(test_encoders(ffmpeg).await);
         if is_final(&report) { Ok(report) } else { Err(report) }
-    });
-    result.await.cloned().unwrap_or_else(|report| report)
+    };
+    REPORTS.get(ffmpeg, trial).await
+}
+
+/// Tests every encoder again, and replaces the report.
+pub async fn retest_encoders(ffmpeg: &Path) {
+    let report = Arc::new(test_encoders(ffmpeg).await);
+    if is_final(&report) {
+        REPORTS.replace(ffmpeg, report);
+    }
 }
 
 /// Whether an encoder works that runs use. A first request waits for this, so it does not wait for the trials of all others, and only
 /// a no is left to [`encoder_report`].
 pub async fn can_transcode(ffmpeg: &Path) -> bool {
-    type TrialCache = Mutex<LruCache<PathBuf, Arc<OnceCell<()>>>>;
-    static TRIAL_CACHE: LazyLock<TrialCache> = LazyLock::new(|| Mutex::new(LruCache::sparse(MAX_REPORTS)));
-    let cell = TRIAL_CACHE.lock().expect("no panic while held").get_or_insert(ffmpeg.to_owned(), Arc::default).clone();
-    let trial = async || {
-        let is_used = |(encoder, settings): &Candidate| encoder.codec == TargetCodec::H264 && settings.is_supported;
+    static TRIALS: LazyLock<TrialCache<bool>> = LazyLock::new(TrialCache::default);
+    let trial = async {
+        let is_used = |(encoder, _): &Candidate| encoder.codec == TargetCodec::H264 && !encoder.is_hardware;
         for candidate in candidates().filter(is_used) {
             if run_trial(ffmpeg, candidate).await.is_ok() {
-                return Ok(());
+                return Ok(Arc::new(true));
             }
         }
-        Err(())
+        Err(Arc::new(false))
     };
-    cell.get_or_try_init(trial).await.is_ok() || encoder_report(ffmpeg).await.can_transcode()
+    *TRIALS.get(ffmpeg, trial).await || encoder_report(ffmpeg).await.can_transcode()
 }
 
 fn is_final(report: &EncoderReport) -> bool {
@@ -129,17 +135,16 @@ async fn test_encoder(ffmpeg: &Path, (encoder, settings): Candidate, listing: &s
     if !is_listed(listing, encoder.name) {
         return Err("not compiled into this ffmpeg".to_owned());
     }
-    run_trial(ffmpeg, (encoder, settings)).await?;
-    if !settings.is_supported {
-        return Err("works, but this version of hearthcast does not use it yet".to_owned());
-    }
-    Ok(())
+    run_trial(ffmpeg, (encoder, settings)).await
 }
 
-/// Encodes one frame and looks for its codec in the output.
+/// Encodes one frame and looks for its codec in the output; with hardware two seconds, and compares them.
 async fn run_trial(ffmpeg: &Path, (encoder, settings): Candidate) -> Result<(), String> {
-    let mut args = encoder.device.map_or_else(Vec::new, |(file, option)| vec![option, file]);
-    args.extend(["-f", "lavfi", "-i", "color=black:s=320x240:r=25", "-frames:v", "1", "-vf", settings.filter]);
+    if encoder.is_hardware {
+        return hardware_trial::compare_output(ffmpeg, encoder, settings, TRIAL_DEADLINE).await;
+    }
+    let mut args =
+        Vec::from(["-f", "lavfi", "-i", "color=black:s=320x240:r=25", "-frames:v", "1", "-vf", settings.filter]);
     args.extend(["-c:v", encoder.name, "-f", encoder.codec.trial_muxer(), "pipe:1"]);
     let output = run_ffmpeg(ffmpeg, &args, TRIAL_DEADLINE).await?;
     encoder.codec.check_output(&output).map_err(str::to_owned)
@@ -152,8 +157,18 @@ fn is_listed(listing: &str, name: &str) -> bool {
 
 /// Standard output of one short ffmpeg call, or a short reason why it failed.
 pub(super) async fn run_ffmpeg(ffmpeg: &Path, args: &[&str], deadline: Duration) -> Result<Vec<u8>, String> {
+    run_ffmpeg_with(ffmpeg, args, Vec::new(), deadline).await
+}
+
+/// Like [`run_ffmpeg`], with open files that it inherits.
+pub(super) async fn run_ffmpeg_with(
+    ffmpeg: &Path,
+    args: &[&str],
+    files: Vec<InheritedFile>,
+    deadline: Duration,
+) -> Result<Vec<u8>, String> {
     let args = ["-nostdin", "-hide_banner", "-loglevel", "error"].iter().chain(args).map(|word| (*word).to_owned());
-    let work = run_to_end(ffmpeg, args.collect(), Vec::new(), ChildLimits::TRANSCODE, MAX_OUTPUT_BYTES);
+    let work = run_to_end(ffmpeg, args.collect(), files, ChildLimits::TRANSCODE, MAX_OUTPUT_BYTES);
     let ended = tokio::time::timeout(deadline, work).await;
     let ended = ended.map_err(|_| format!("{TIMEOUT_PREFIX} {} s", deadline.as_secs()))?;
     let (output, exit) = ended.map_err(|error| format!("{}: {error}", ffmpeg.display()))?;

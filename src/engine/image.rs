@@ -50,6 +50,7 @@ impl Image {
         let demuxer = match self.format {
             ImageFormat::Png => "png_pipe",
             ImageFormat::Jpeg => "jpeg_pipe",
+            ImageFormat::WebP => "webp_pipe",
         };
         (demuxer, format!("file:/proc/self/fd/{}", self.file.as_raw_fd()))
     }

@@ -1,11 +1,14 @@
 #![doc = include_str!("README.md")]
 
+use std::any::Any;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
+pub mod artwork;
 mod ass;
+pub mod audio_fingerprint;
 mod avi_video;
 mod bitmap_subtitles;
 pub mod clock;
@@ -14,31 +17,47 @@ mod container;
 pub mod content;
 #[cfg(test)]
 pub mod damaged_films;
+pub mod dark_frames;
+mod decoder_trial;
 pub mod encoder_speed;
+pub mod excerpt;
 pub mod fake_backend;
 pub mod fallback;
 pub mod ffmpeg;
+pub mod ffmpeg_decoders;
 pub mod ffmpeg_encoders;
 pub mod folder;
 pub mod folder_watcher;
 pub mod gst;
+pub mod hardware_devices;
+pub mod hardware_rest;
+mod hardware_trial;
 pub mod image;
 pub mod index;
 pub mod loudness;
 pub mod nfo_file;
 pub mod outbound;
+pub mod own_process;
 pub mod packager;
 pub mod probe;
 pub mod process;
 mod program_stream;
 pub mod recording_file;
+pub mod remote;
 mod rendition_spec;
 pub mod sample_media;
+pub mod scene_breaks;
 pub mod segment_cache;
+pub mod server_folders;
+pub mod software_encoding;
 pub mod source;
 pub mod still_image;
 pub mod subtitle_extraction;
+#[cfg(feature = "otlp")]
+pub mod trace_exporter;
+mod trial_cache;
 pub mod versions;
+pub mod video_decoders;
 pub mod video_encoders;
 pub mod worker;
 
@@ -46,6 +65,7 @@ pub use rendition_spec::{MAX_SEGMENT_BYTES, RenditionSpec};
 
 use crate::domain::plan::EncodeVideo;
 use crate::domain::time::Ticks;
+use crate::domain::trace::TraceContext;
 use crate::domain::worker::blame::Blame;
 use content::SegmentContent;
 
@@ -58,11 +78,19 @@ pub struct Job {
     pub spec: Arc<RenditionSpec>,
     /// The first segment to make; the run continues from there to the end of the grid.
     pub first: usize,
+    /// The span of the run, if it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 impl Job {
+    /// A job that is not traced.
     pub fn new(spec: Arc<RenditionSpec>, first: usize) -> Self {
-        Self { spec, first }
+        Self { spec, first, trace: None }
+    }
+
+    /// The same with the span of its run.
+    pub fn traced(self, trace: Option<TraceContext>) -> Self {
+        Self { trace, ..self }
     }
 }
 
@@ -112,6 +140,7 @@ impl RunError {
 pub struct Run {
     segments: mpsc::Receiver<Result<Segment, RunError>>,
     gate: watch::Sender<usize>,
+    _guard: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Run {
@@ -120,7 +149,13 @@ impl Run {
     pub fn channel(gate: usize) -> (Self, mpsc::Sender<Result<Segment, RunError>>, watch::Receiver<usize>) {
         let (sender, segments) = mpsc::channel(2);
         let (gate, gate_receiver) = watch::channel(gate);
-        (Self { segments, gate }, sender, gate_receiver)
+        (Self { segments, gate, _guard: None }, sender, gate_receiver)
+    }
+
+    /// Keeps `guard` until the run is dropped.
+    #[must_use]
+    pub fn with_guard(self, guard: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { _guard: Some(guard), ..self }
     }
 
     /// The next segment in order; None when the run is over.
@@ -168,6 +203,11 @@ pub trait Backend: Send + Sync {
     /// The audio encoder this backend uses.
     fn audio_encoder(&self) -> &'static str {
         "aac"
+    }
+
+    /// The hardware that decodes video in the next run, as in [`video_decoders`]; None if software does.
+    fn hardware_decoder(&self) -> Option<&'static str> {
+        None
     }
 
     /// Name of the backend that makes the next run; differs from `name` for a combination of backends.

@@ -48,6 +48,15 @@ pub struct RenditionUsage {
     pub bytes: u64,
 }
 
+/// The whole cache: its contents, and how often a requested segment was in it since the server started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUsage {
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+    pub hits: u64,
+    pub misses: u64,
+}
+
 /// The cache. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SegmentCache {
@@ -69,6 +78,8 @@ struct CacheState {
     /// Counts uses, so that the least recently used entry has the lowest number.
     use_count: u64,
     disk_paused_until: Option<Instant>,
+    hits: u64,
+    misses: u64,
 }
 
 #[derive(Debug, Default)]
@@ -146,8 +157,22 @@ impl SegmentCache {
         RenditionUsage { segments: segments.entries.len(), bytes }
     }
 
+    pub fn usage(&self) -> CacheUsage {
+        let CacheState { memory_bytes, disk_bytes, hits, misses, .. } = *self.lock();
+        CacheUsage { memory_bytes, disk_bytes, hits, misses }
+    }
+
     /// A cached segment; None when it must be made (again).
     pub async fn get(&self, rendition: &Arc<str>, index: usize) -> Option<StoredSegment> {
+        let found = self.find(rendition, index).await;
+        let mut state = self.lock();
+        let count = if found.is_some() { &mut state.hits } else { &mut state.misses };
+        *count += 1;
+        drop(state);
+        found
+    }
+
+    async fn find(&self, rendition: &Arc<str>, index: usize) -> Option<StoredSegment> {
         let (etag, len, digest) = {
             let mut state = self.lock();
             state.use_count += 1;

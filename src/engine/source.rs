@@ -9,7 +9,6 @@ use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +22,10 @@ mod open_file;
 mod roots;
 
 pub use open_file::OpenFile;
-pub use roots::Roots;
+pub use roots::{Roots, TooManyRoots};
+
+/// The beginning of the URL of a file that this program serves to its own child processes.
+pub const LOOPBACK_PREFIX: &str = "http://127.0.0.1:";
 
 /// One open regular file inside a root.
 #[derive(Debug)]
@@ -47,29 +49,55 @@ pub struct SourceFile {
     derived_value: OnceLock<Box<dyn Any + Send + Sync>>,
     /// Length and modification time of the grown file when its samples were last found unchanged.
     verified: Mutex<Option<(u64, SystemTime)>>,
+    /// For a file of another machine: the loopback port and the path at which ffmpeg reads it. The descriptor is then an empty
+    /// file of the same length.
+    loopback: Option<(u16, String)>,
     /// Simulates a sleeping disk: reading for the fingerprint takes this long.
     #[cfg(test)]
     pub read_delay: Duration,
 }
 
-/// Reads until the buffer is full or the file ends.
-pub(super) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+/// Fills buffers one after the other from an offset, as far as the file goes.
+fn read_slices(
+    file: &File,
+    mut slices: &mut [IoSliceMut<'_>],
+    offset: u64,
+    flags: ReadWriteFlags,
+) -> Result<usize, Errno> {
     let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+    // Without the empty ones.
+    IoSliceMut::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        match rustix::io::preadv2(file, slices, offset + filled as u64, flags) {
             Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Ok(count) => {
+                filled += count;
+                IoSliceMut::advance_slices(&mut slices, count);
+            }
+            Err(Errno::INTR) => {}
             Err(cause) => return Err(cause),
         }
     }
     Ok(filled)
 }
 
+/// Reads until the buffer is full or the file ends.
+pub(super) fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(read_slices(file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::empty())?)
+}
+
 impl SourceFile {
-    /// A path by which a child process opens this very file.
+    /// A path by which a child process opens this very file; the URL of a file of another machine.
     pub fn proc_path(&self) -> String {
-        format!("/proc/self/fd/{}", self.file.as_raw_fd())
+        match &self.loopback {
+            Some((port, path)) => format!("{LOOPBACK_PREFIX}{port}/{path}"),
+            None => format!("/proc/self/fd/{}", self.file.as_raw_fd()),
+        }
+    }
+
+    /// The port at which a file of another machine is read; None for a file of this machine.
+    pub fn loopback_port(&self) -> Option<u16> {
+        self.loopback.as_ref().map(|(port, _)| *port)
     }
 
     /// The `Content-Type` to serve it with.
@@ -145,21 +173,22 @@ impl SourceFile {
     /// # Errors
     /// Those of `preadv2`.
     pub fn read_cached(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        self.read_slices_cached(&mut [IoSliceMut::new(buffer)], offset)
+    }
+
+    /// Like [`Self::read_cached`], into buffers one after the other.
+    ///
+    /// # Errors
+    /// Those of `preadv2`.
+    pub fn read_slices_cached(&self, slices: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<Option<usize>> {
         if !self.is_local {
             return Ok(None);
         }
-        let mut filled = 0;
-        while filled < buffer.len() {
-            let mut slices = [IoSliceMut::new(&mut buffer[filled..])];
-            match rustix::io::preadv2(&self.file, &mut slices, offset + filled as u64, ReadWriteFlags::NOWAIT) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(None),
-                Err(cause) => return Err(cause.into()),
-            }
+        match read_slices(&self.file, slices, offset, ReadWriteFlags::NOWAIT) {
+            Ok(filled) => Ok(Some(filled)),
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(None),
+            Err(cause) => Err(cause.into()),
         }
-        Ok(Some(filled))
     }
 
     /// Whether a byte range is in the page cache. Checks one byte in 128 KiB, the unit of the kernel's read-ahead.
@@ -198,13 +227,13 @@ impl SourceFile {
         read_full(&self.file, buffer, offset)
     }
 
-    /// Like [`Self::read_blocking`], and requests read-ahead from the offset.
+    /// Like [`Self::read_blocking`], into buffers one after the other, and requests read-ahead from the offset.
     ///
     /// # Errors
     /// Those of reading the file.
-    pub fn read_ahead(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    pub fn read_ahead(&self, slices: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         self.request_read_ahead(offset);
-        read_full(&self.file, buffer, offset)
+        Ok(read_slices(&self.file, slices, offset, ReadWriteFlags::empty())?)
     }
 
     /// Requests read-ahead from an offset.

@@ -21,7 +21,21 @@ pub fn ffmpeg_version() -> Option<String> {
     parse_ffmpeg_version(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The version in `ffmpeg version 5.1.9-0+deb12u1 Copyright …`.
+/// The version in the line `ffmpeg version 5.1.9-0+deb12u1 Copyright …`. Libraries may write lines before it.
 pub(super) fn parse_ffmpeg_version(text: &str) -> Option<String> {
-    text.lines().next()?.strip_prefix("ffmpeg version ")?.split_whitespace().next().map(str::to_owned)
+    let version = text.lines().find_map(|line| line.strip_prefix("ffmpeg version "))?;
+    version.split_whitespace().next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_found_below_the_warning_of_a_library_that_may_not_lock_memory() {
+        let banner =
+            "Warning: using insecure memory!\nffmpeg version 5.1.9-0+deb12u1 Copyright (c) 2000\n  built with gcc\n";
+        assert_eq!(parse_ffmpeg_version(banner).as_deref(), Some("5.1.9-0+deb12u1"));
+        assert_eq!(parse_ffmpeg_version("Warning: using insecure memory!\n"), None);
+    }
 }

@@ -20,8 +20,6 @@ pub struct VideoEncoder {
 /// ffmpeg's arguments of an encoder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FfmpegEncoder {
-    /// Whether runs use it. Otherwise it is tested for diagnostics only.
-    pub is_supported: bool,
     /// Last filters before it.
     pub filter: &'static str,
     /// Rate control and GOP in a run: `{gop}` are the options of its length, `{kbps}` is the maximum bit rate.
@@ -74,26 +72,29 @@ const fn ffmpeg_row(
     VideoEncoder { codec, name, is_hardware, device: None, ffmpeg, gstreamer: None }
 }
 
-/// ffmpeg tests it, and runs do not use it.
-const fn tested(filter: &'static str, run_args: &'static str) -> Option<FfmpegEncoder> {
-    Some(FfmpegEncoder { is_supported: false, filter, run_args, bitrate_args: "" })
+/// Arguments of a hardware encoder, which only runs use: slates and external channels are encoded in software.
+const fn hardware(filter: &'static str, run_args: &'static str) -> Option<FfmpegEncoder> {
+    Some(FfmpegEncoder { filter, run_args, bitrate_args: "" })
 }
 
 const VAAPI_DEVICE: Option<(&str, &str)> = Some(("/dev/dri/renderD128", "-vaapi_device"));
 
 /// Best first within a codec: hardware before software, because it leaves the processor to other viewers.
-pub static VIDEO_ENCODERS: [VideoEncoder; 12] = [
+pub static VIDEO_ENCODERS: [VideoEncoder; 14] = [
     VideoEncoder {
-        ffmpeg: tested("format=nv12", "-preset p4 -rc vbr -cq 23 -no-scenecut 1 -forced-idr 1 -bf 0 {gop}"),
+        ffmpeg: hardware("format=nv12", "-preset p4 -rc vbr -cq 23 -no-scenecut 1 -forced-idr 1 -bf 0 {gop}"),
         ..row(H264, "h264_nvenc", true, element!("nvh264enc", "NV12", Some(("max-bitrate", 1)), Some("gop-size")))
     },
     VideoEncoder {
-        ffmpeg: tested("format=nv12", "-preset veryfast -global_quality 23 -idr_interval 0 -forced_idr 1 -bf 0 {gop}"),
+        ffmpeg: hardware(
+            "format=nv12",
+            "-preset veryfast -global_quality 23 -idr_interval 0 -forced_idr 1 -bf 0 {gop}",
+        ),
         ..row(H264, "h264_qsv", true, element!("qsvh264enc", "NV12", Some(("bitrate", 1)), Some("gop-size")))
     },
     VideoEncoder {
         device: VAAPI_DEVICE,
-        ffmpeg: tested("format=nv12,hwupload", "-rc_mode VBR -bf 0 {gop} -b:v {kbps}k"),
+        ffmpeg: hardware("format=nv12,hwupload", "-rc_mode VBR -bf 0 {gop} -b:v {kbps}k"),
         ..row(H264, "h264_vaapi", true, element!("vah264enc", "NV12", Some(("bitrate", 1)), Some("key-int-max")))
     },
     VideoEncoder {
@@ -101,15 +102,20 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 12] = [
         ..row(H264, "h264_vaapi", true, element!("vaapih264enc", "NV12", Some(("bitrate", 1)), Some("keyframe-period")))
     },
     VideoEncoder {
-        ffmpeg: tested("format=yuv420p", "{gop}"),
+        ffmpeg: hardware("format=yuv420p", "{gop} -b:v {kbps}k"),
         ..row(H264, "h264_v4l2m2m", true, element!("v4l2h264enc", "NV12", None, None))
     },
+    ffmpeg_row(
+        H264,
+        "h264_videotoolbox",
+        true,
+        hardware("format=nv12", "-allow_sw 0 -realtime 0 -profile:v high -bf 0 {gop} -b:v {kbps}k"),
+    ),
     VideoEncoder {
         // A short lookahead, because each frame of it delays the first segment by a frame; motion search as in other
         // servers. Processor time to the first 2 s of 1080p, measured: 2.25 s; with a lookahead of ten 2.4 s. Without
         // partitions in P pictures an eighth less, for 1 to 7 % more bytes at the same SSIM (three films).
         ffmpeg: Some(FfmpegEncoder {
-            is_supported: true,
             filter: "format=yuv420p",
             run_args: "-preset veryfast -crf 23 -profile:v high -sc_threshold 0 {gop} \
                        -x264-params rc-lookahead=5:subme=0:open-gop=0:partitions=i4x4,i8x8",
@@ -134,18 +140,29 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 12] = [
         Hevc,
         "hevc_nvenc",
         true,
-        tested("format=nv12", "-preset p4 -rc vbr -cq 26 -no-scenecut 1 -forced-idr 1 -bf 0 {gop}"),
+        hardware("format=nv12", "-preset p4 -rc vbr -cq 26 -no-scenecut 1 -forced-idr 1 -bf 0 {gop}"),
     ),
     ffmpeg_row(
         Hevc,
         "hevc_qsv",
         true,
-        tested("format=nv12", "-preset veryfast -global_quality 26 -idr_interval 1 -forced_idr 1 -bf 0 {gop}"),
+        hardware("format=nv12", "-preset veryfast -global_quality 26 -idr_interval 1 -forced_idr 1 -bf 0 {gop}"),
     ),
     VideoEncoder {
         device: VAAPI_DEVICE,
-        ..ffmpeg_row(Hevc, "hevc_vaapi", true, tested("format=nv12,hwupload", "-rc_mode VBR -bf 0 {gop} -b:v {kbps}k"))
+        ..ffmpeg_row(
+            Hevc,
+            "hevc_vaapi",
+            true,
+            hardware("format=nv12,hwupload", "-rc_mode VBR -bf 0 {gop} -b:v {kbps}k"),
+        )
     },
+    ffmpeg_row(
+        Hevc,
+        "hevc_videotoolbox",
+        true,
+        hardware("format=nv12", "-allow_sw 0 -realtime 0 -profile:v main -bf 0 {gop} -b:v {kbps}k"),
+    ),
     ffmpeg_row(
         Hevc,
         "libx265",
@@ -153,7 +170,6 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 12] = [
         // Its own log is on standard error, where ffmpeg's errors are. It describes itself in each stream unless `info=0`.
         // Against x264 as above, 640 pixels wide, two films: 68 and 65 % of the bytes (crf 25 and 28) at the same SSIM or more.
         Some(FfmpegEncoder {
-            is_supported: true,
             filter: "format=yuv420p",
             run_args: "-preset superfast -crf 25 -profile:v main -forced-idr 1 {gop} \
                        -x265-params log-level=error:info=0:open-gop=0:scenecut=0",
@@ -167,7 +183,6 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 12] = [
         // SVT-AV1 ignores forced keyframes without the parameter, and inserts none at a change of scene. Against x264 as above:
         // 54 and 69 % of the bytes at a higher SSIM.
         Some(FfmpegEncoder {
-            is_supported: true,
             filter: "format=yuv420p",
             run_args: "-preset 10 -crf 40 {gop} -svtav1-params enable-force-key-frames=1:irefresh-type=2",
             bitrate_args: "",
@@ -180,6 +195,11 @@ pub fn encoder_elements() -> impl Iterator<Item = (&'static VideoEncoder, &'stat
     VIDEO_ENCODERS.iter().filter_map(|encoder| Some((encoder, encoder.gstreamer.as_ref()?)))
 }
 
+/// Whether an element of GStreamer uses hardware.
+pub fn is_hardware_element(name: &str) -> bool {
+    encoder_elements().any(|(encoder, element)| element.element == name && encoder.is_hardware)
+}
+
 impl FfmpegEncoder {
     /// Rate control and GOP of a run with this many frames in a GOP, and this maximum bit rate, kbit/s.
     pub(super) fn run_args(&self, gop_frames: u32, max_kbps: u32) -> String {
@@ -189,6 +209,16 @@ impl FfmpegEncoder {
 }
 
 impl VideoEncoder {
+    /// The row of this name of ffmpeg, e.g. `libx264`.
+    pub fn of_name(name: &str) -> Option<&'static Self> {
+        VIDEO_ENCODERS.iter().find(|encoder| encoder.name == name)
+    }
+
+    /// ffmpeg's global option for its device and the device, if it needs one.
+    pub(super) fn device_args(&self) -> Option<[&'static str; 2]> {
+        self.device.map(|(file, option)| [option, file])
+    }
+
     /// `-c:v` with its options, for commands that set a bit rate: slates and external channels.
     pub(super) fn bitrate_args(&self) -> String {
         format!("-c:v {} {}", self.name, self.ffmpeg.as_ref().map_or("", |ffmpeg| ffmpeg.bitrate_args))
@@ -198,6 +228,14 @@ impl VideoEncoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::codec::is_hardware_encoder;
+
+    #[test]
+    fn hardware_encoders_are_known_by_their_names() {
+        for VideoEncoder { name, is_hardware, .. } in &VIDEO_ENCODERS {
+            assert_eq!(is_hardware_encoder(name), *is_hardware, "{name}");
+        }
+    }
 
     #[test]
     fn each_launch_text_names_its_element_as_pipelines_look_it_up() {

@@ -22,6 +22,8 @@ use crate::domain::mpegts::segmenter::AAC_FRAME;
 use crate::domain::mpegts::{AUDIO_PID, PMT_PID, VIDEO_PID};
 use crate::domain::plan::{AudioPlan, BurnedSubtitle, EncodeVideo, Rendition, VideoPlan};
 use crate::engine::clock::PipeInput;
+use crate::engine::video_decoders::HardwareDecoder;
+use crate::engine::video_encoders::VideoEncoder;
 use crate::engine::{RunError, TIMELINE_BASE};
 
 /// AAC frames encoded before the first one kept.
@@ -60,6 +62,8 @@ pub struct ArgumentOptions<'a> {
     pub features: Features,
     /// Number of decoder threads; None leaves it to ffmpeg.
     pub decoder_threads: Option<usize>,
+    /// Hardware that decodes the video to encode; None for software.
+    pub decoder: Option<&'a HardwareDecoder>,
 }
 
 /// Optional features of this build of ffmpeg.
@@ -80,6 +84,11 @@ pub struct Features {
 pub fn build_arguments(options: &ArgumentOptions) -> Result<Vec<String>, RunError> {
     // Errors only: broken files cause thousands of warnings. With `-max_error_rate 1` badly damaged files still play.
     let mut args = ArgumentList::new("-nostdin -hide_banner -v error -max_error_rate 1 -copyts");
+    if let Some(VideoPlan::Encode(plan)) = &options.rendition.video
+        && let Some([option, device]) = VideoEncoder::of_name(&plan.encoder).and_then(VideoEncoder::device_args)
+    {
+        args.pair(option, device);
+    }
     add_input(&mut args, options);
     if let (Some(path), Some(BurnedSubtitle::Sidecar { bitmap: true, .. })) =
         (options.subtitle_path, burned_subtitle(options))
@@ -128,6 +137,11 @@ fn burned_subtitle<'a>(options: &ArgumentOptions<'a>) -> Option<&'a BurnedSubtit
 }
 
 fn add_input(args: &mut ArgumentList, options: &ArgumentOptions) {
+    if let (Some(decoder), Some(VideoPlan::Encode(plan))) = (options.decoder, &options.rendition.video)
+        && let Some(stream) = options.media.stream(plan.stream)
+    {
+        args.add(&decoder.input_args(&stream.codec));
+    }
     if let (Some(threads), Some(VideoPlan::Encode(_))) = (options.decoder_threads, &options.rendition.video) {
         args.pair("-threads", threads);
     }

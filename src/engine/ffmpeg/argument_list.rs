@@ -3,6 +3,7 @@
 use super::demuxers::{demuxer_name, format_whitelist};
 use crate::domain::media::Container;
 use crate::engine::clock::PipeInput;
+use crate::engine::source::LOOPBACK_PREFIX;
 
 #[derive(Debug, Default)]
 pub struct ArgumentList(pub Vec<String>);
@@ -33,11 +34,12 @@ impl ArgumentList {
         if let Some(PipeInput { address, .. }) = pipe_input {
             return self.add("-protocol_whitelist pipe").pair("-f", demuxer.unwrap_or("mpegts")).pair("-i", address);
         }
-        self.add("-protocol_whitelist file");
+        let is_remote = path.starts_with(LOOPBACK_PREFIX);
+        self.add(if is_remote { "-protocol_whitelist http,tcp -seekable 1" } else { "-protocol_whitelist file" });
         match demuxer {
             Some(demuxer) => self.pair("-f", demuxer),
             None => self.pair("-format_whitelist", format_whitelist()),
         };
-        self.pair("-i", format!("file:{path}"))
+        self.pair("-i", if is_remote { path.to_owned() } else { format!("file:{path}") })
     }
 }

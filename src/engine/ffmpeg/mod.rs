@@ -16,6 +16,7 @@ pub mod argument_list;
 pub mod demuxers;
 pub mod ingest_input;
 pub mod run;
+pub mod tone_map;
 
 pub use run::FfmpegBackend;
 

@@ -18,6 +18,7 @@ use crate::engine::ass::{self, ScriptCache};
 use crate::engine::clock::ItemInput;
 use crate::engine::process::{Child, ChildExit, ChildLimits, InheritedFile, confined_command, spawn};
 use crate::engine::versions::parse_ffmpeg_version;
+use crate::engine::video_decoders::HardwareDecoder;
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
 /// Time limit for a segment that is due.
@@ -41,6 +42,8 @@ pub struct FfmpegBackend {
     features: Features,
     decoder_threads: Option<usize>,
     scripts: Arc<ScriptCache>,
+    /// Hardware that decodes the video of runs; None for software.
+    decoder: Option<&'static HardwareDecoder>,
 }
 
 impl FfmpegBackend {
@@ -68,7 +71,14 @@ impl FfmpegBackend {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let decoder_threads = (2..=MAX_EXTRA_THREAD_PROCESSORS).contains(&processors).then_some(processors + 2);
         let version = format!("ffmpeg {version} a{ARGUMENTS_VERSION}");
-        Ok(Self { version, program: program.to_owned(), features, decoder_threads, scripts: Arc::default() })
+        Ok(Self {
+            version,
+            program: program.to_owned(),
+            features,
+            decoder_threads,
+            scripts: Arc::default(),
+            decoder: None,
+        })
     }
 
     /// Sets the style of plain text to burn in.
@@ -77,6 +87,12 @@ impl FfmpegBackend {
         self.version.push_str(&ass::style_tag(&style));
         self.scripts = Arc::new(ScriptCache::new(style));
         self
+    }
+
+    /// This backend with hardware that decodes the video of its runs. The frames are those of software, and so are the segments.
+    #[must_use]
+    pub fn with_decoder(&self, decoder: &'static HardwareDecoder) -> Self {
+        Self { decoder: Some(decoder), ..self.clone() }
     }
 
     /// The options for a job that is read from the item alone.
@@ -94,6 +110,7 @@ impl FfmpegBackend {
             amr_path: None,
             features: self.features,
             decoder_threads: self.decoder_threads,
+            decoder: self.decoder,
         }
     }
 
@@ -109,6 +126,10 @@ impl Backend for FfmpegBackend {
 
     fn version(&self) -> &str {
         &self.version
+    }
+
+    fn hardware_decoder(&self) -> Option<&'static str> {
+        self.decoder.map(|decoder| decoder.name)
     }
 
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run, RunError> {
@@ -221,7 +242,8 @@ impl RunTask {
         })?;
         let watermark = watermark.as_ref().map(|image| image.file.clone() as InheritedFile);
         let inherit = std::iter::once(input.file).chain(subtitle).chain(amr_track).chain(watermark).collect();
-        let spawned = spawn(program, args, inherit, ChildLimits::TRANSCODE).await;
+        let limits = ChildLimits::TRANSCODE.with_loopback_port(source.loopback_port());
+        let spawned = spawn(program, args, inherit, limits).await;
         spawned.map_err(|cause| RunError::Internal(format!("ffmpeg does not start: {cause}")))
     }
 

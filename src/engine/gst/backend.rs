@@ -16,7 +16,7 @@ use crate::engine::worker::message::EngineReport;
 use crate::engine::{Backend, Job, Result, Run, RunError, ass};
 
 /// Raised whenever a change of the pipelines changes their output; part of the backend's version.
-const PIPELINES_VERSION: u32 = 6;
+const PIPELINES_VERSION: u32 = 7;
 
 /// Elements without which no run starts. The other required ones are needed by some files only.
 const RUN_ELEMENTS: [&str; 10] = [

@@ -50,7 +50,7 @@ pub(super) struct DecodeRequest {
     pub media: Arc<Media>,
     /// Index of the stream in the file.
     pub stream: u32,
-    /// Start time, seconds of the item; the first output may be a little earlier.
+    /// Decoding begins at the keyframe at or before this time, seconds of the item.
     pub start_seconds: f64,
     pub format: OutputFormat,
 }

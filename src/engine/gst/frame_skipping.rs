@@ -14,7 +14,7 @@ use crate::domain::media::Video;
 use crate::domain::time::FrameRate;
 
 /// Frames right before the start that are always decoded: the first grid frame may show one of them.
-const KEPT_FRAMES: f64 = 3.0;
+const KEPT_FRAMES: f64 = 5.0;
 
 /// Bytes of a NAL unit's length, as configuration records state it; for caps without a record nothing is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn frames_right_before_the_start_are_kept() {
         let rate = FrameRate { num: 25, den: 1 };
-        assert_eq!(needed_from(2.0, rate), Some(1_880_000_000));
+        assert_eq!(needed_from(2.0, rate), Some(1_800_000_000));
         assert_eq!(needed_from(0.1, rate), None);
     }
 }

@@ -59,6 +59,7 @@ pub(super) fn decode_scaled(
     let (text, media_type) = match format {
         ImageFormat::Png => (launch_text::DECODE_PNG, "image/png"),
         ImageFormat::Jpeg => (launch_text::DECODE_JPEG, "image/jpeg"),
+        ImageFormat::WebP => return Err(RunError::Internal("WebP is left to ffmpeg".into())),
     };
     let pipeline = RunningPipeline::new(text, ("", ""), "image", wake)?;
     let raw_caps = gst::Caps::builder("video/x-raw")

@@ -183,6 +183,34 @@ async fn a_decoder_without_output_is_reopened() {
     }
 }
 
+#[test]
+fn a_run_begins_with_the_keyframe_at_its_start() {
+    let backend = in_process_backend();
+    let folder = tempfile::tempdir().unwrap();
+    let job = film_job(folder.path());
+    let path = folder.path().join("gops.mp4");
+    let encoder = "-f lavfi -i testsrc2=s=64x36:r=25:d=5 -c:v libx264 -preset ultrafast -g 25 -pix_fmt yuv420p";
+    run_ffmpeg(encoder.split(' '), &path);
+    let spec = RenditionSpec { source: Arc::new(open_in_test(&path)), ..(*job.spec).clone() };
+    let job = Job::new(Arc::new(spec), 1);
+    let wake = panic_guard::ThreadWaker::for_current_thread(backend.injected_fault.clone());
+    let frame = 0.04;
+    for (start, expected) in [(0.0, 0.0), (1.0, 1.0), (2.0 - frame / 2.0, 2.0), (2.0 - frame, 1.0), (3.5, 3.0)] {
+        let format = decode::OutputFormat::Video { deinterlace: false, has_frame_per_field: false };
+        let request = run::decode_request(&job, 0, run::video_start_seconds(start, RATE), format);
+        let mut decoder = decode::Decoder::open(request, &wake).unwrap();
+        let first = loop {
+            decoder.poll(&wake).unwrap();
+            match decoder.next_output().unwrap() {
+                decode::DecoderOutput::Sample(_, nanoseconds) => break nanoseconds as f64 / 1e9,
+                decode::DecoderOutput::End => panic!("no frame from {start} s"),
+                decode::DecoderOutput::Pending => std::thread::park_timeout(Duration::from_millis(20)),
+            }
+        };
+        assert!((first - expected).abs() < 0.001, "from {start} s: {first}");
+    }
+}
+
 /// wavparse ends without a buffer when one byte follows the `data` chunk.
 #[tokio::test]
 async fn a_file_whose_demuxer_gives_no_data_fails_at_once() {

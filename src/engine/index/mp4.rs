@@ -3,7 +3,7 @@
 use super::frame_kind::FrameSyntax;
 use super::{Candidate, CandidateTable, MAX_KEYFRAMES, RecoveryPoints};
 use crate::domain::time::Ticks;
-use crate::engine::container::mp4::{Mp4Track, SampleDescription};
+use crate::engine::container::mp4::{Mp4Track, Sample, SampleDescription};
 use crate::engine::container::{ContainerError, refuse_if};
 
 /// How the track's frames are recognized.
@@ -33,7 +33,12 @@ pub(super) fn candidate_table(
     }
     let end = track.end();
     let mut candidates = Vec::new();
-    for sample in track.samples.iter_from(0).filter(|sample| sample.is_sync && sample.size > 0) {
+    // Some writers list only closed groups of pictures as sync samples.
+    let accepts_open = syntax.has_open_keyframes();
+    let is_candidate = |sample: &Sample| {
+        sample.size > 0 && (sample.is_sync || accepts_open && track.samples.is_grouped_random_access(sample.number))
+    };
+    for sample in track.samples.iter_from(0).filter(is_candidate) {
         let time = track.timing.presentation_ticks(sample.presentation_time());
         if time >= end {
             continue;

@@ -8,7 +8,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -136,7 +136,7 @@ impl OutboundClient {
 
     /// A client that resolves names with `lookup`.
     pub fn with_lookup(allowed: AllowedSources, lookup: Lookup) -> Self {
-        let resolver = CheckedResolver { allowed: Arc::new(allowed), lookup };
+        let resolver = CheckedResolver { allowed: Arc::new(RwLock::new(allowed)), lookup };
         let client = reqwest::Client::builder()
             .dns_resolver(Arc::new(resolver.clone()))
             .redirect(Policy::none())
@@ -151,6 +151,11 @@ impl OutboundClient {
         let (slots, host_throttle) =
             (Arc::new(Semaphore::new(MAX_CONNECTIONS)), Mutex::new(RateLimiter::new(MAX_REQUESTS_PER_MINUTE)));
         Self { client, resolver, slots, host_throttle, started: Instant::now() }
+    }
+
+    /// Replaces the exceptions to the SSRF check. Connections that are open stay open.
+    pub fn set_allowed(&self, allowed: AllowedSources) {
+        *self.resolver.allowed.write().unwrap_or_else(PoisonError::into_inner) = allowed;
     }
 
     /// The checked socket address of `address`, for protocols other than HTTP. The permit is a connection slot; the caller
@@ -248,13 +253,13 @@ impl OutboundClient {
             Host::Ipv6(ip) => ip.into(),
             Host::Domain(_) => return Ok(()),
         };
-        self.resolver.allowed.refusal_reason(ip).map_or(Ok(()), |reason| Err(OutboundError::BlockedAddress(reason)))
+        self.resolver.allowed().refusal_reason(ip).map_or(Ok(()), |reason| Err(OutboundError::BlockedAddress(reason)))
     }
 
     fn refusal_reason(&self, address: &Address, ip: IpAddr) -> Option<&'static str> {
         match address.host_and_port().0 {
-            Host::Domain(name) if self.resolver.allowed.allows_host(name) => None,
-            _ => self.resolver.allowed.refusal_reason(ip),
+            Host::Domain(name) if self.resolver.allowed().allows_host(name) => None,
+            _ => self.resolver.allowed().refusal_reason(ip),
         }
     }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
@@ -29,11 +29,16 @@ pub fn system_lookup(name: String) -> LookupFuture {
 /// A DNS resolver that returns checked addresses only.
 #[derive(Clone)]
 pub struct CheckedResolver {
-    pub allowed: Arc<AllowedSources>,
+    pub allowed: Arc<RwLock<AllowedSources>>,
     pub lookup: Lookup,
 }
 
 impl CheckedResolver {
+    /// The exceptions in force now.
+    pub fn allowed(&self) -> RwLockReadGuard<'_, AllowedSources> {
+        self.allowed.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The addresses of a name. One blocked address is enough to refuse all: no legitimate name mixes them.
     pub async fn resolve_checked(&self, name: &str) -> Result<Vec<IpAddr>, OutboundError> {
         let mut addresses = (self.lookup)(name.to_owned()).await.map_err(|_| OutboundError::UnknownHost)?;
@@ -41,8 +46,9 @@ impl CheckedResolver {
         if addresses.is_empty() {
             return Err(OutboundError::UnknownHost);
         }
-        match addresses.iter().find_map(|ip| self.allowed.refusal_reason(*ip)) {
-            Some(reason) if !self.allowed.allows_host(name) => Err(OutboundError::BlockedAddress(reason)),
+        let allowed = self.allowed();
+        match addresses.iter().find_map(|ip| allowed.refusal_reason(*ip)) {
+            Some(reason) if !allowed.allows_host(name) => Err(OutboundError::BlockedAddress(reason)),
             _ => Ok(addresses),
         }
     }

@@ -22,6 +22,11 @@ impl KeyframeSamples {
         self.0.binary_search(&number).is_ok()
     }
 
+    /// The sample number of an entry of the index.
+    pub(super) fn number(&self, place: usize) -> Option<u32> {
+        self.0.get(place).copied()
+    }
+
     /// Number of the first sample of a segment; 0 for the first segment, `sample_count` after the last one.
     ///
     /// # Errors

@@ -4,12 +4,15 @@
 //! memory (together a third of all processor time). A chunk of a few hundred KiB, sent before the next is read, never
 //! leaves the cache. Of CMAF, the kernel sends longer ranges of the file itself.
 
+use std::io::IoSliceMut;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::cmaf::{CmafSegment, ExtentCursor};
 use super::pooled_buffer::PooledBuffer;
+#[cfg(test)]
+use super::scatter::fill_each;
 use super::transport_segment::TransportSegment;
 use crate::domain::mpegts::layout::LayoutCursor;
 use crate::domain::range::ByteRange;
@@ -107,21 +110,41 @@ impl LazySegment {
     /// # Errors
     /// `SourceChanged`, `SourceRead`.
     pub fn read_all(&self, source: &SourceFile) -> Result<Vec<u8>, RunError> {
-        let read = self.read_with(|buffer, offset| Some(source.read_ahead(buffer, offset).unwrap_or(0)));
+        let read = self.read_with_slices(|slices, offset| Some(source.read_ahead(slices, offset).unwrap_or(0)));
         verify_unchanged(source.has_same_content(), read)
     }
 
+    #[cfg(test)]
     pub(super) fn read_with(
         &self,
         mut read_at: impl FnMut(&mut [u8], u64) -> Option<usize>,
     ) -> Result<Vec<u8>, Truncated> {
+        self.read_with_slices(|slices, offset| fill_each(slices, offset, &mut read_at))
+    }
+
+    fn read_with_slices(
+        &self,
+        mut read_at: impl FnMut(&mut [IoSliceMut<'_>], u64) -> Option<usize>,
+    ) -> Result<Vec<u8>, Truncated> {
         let size = self.size_bytes() as usize;
-        let (mut cursor, mut out) = (self.cursor(), Vec::with_capacity(size));
-        while out.len() < size {
-            let remaining = (size - out.len()) as u64;
-            refuse_if(!self.append_chunk(&mut cursor, remaining, &mut read_at, &mut out)?, Truncated)?;
+        match &self.form {
+            SegmentForm::Transport(segment) => {
+                let mut read_one = |buffer: &mut [u8], offset| read_at(&mut [IoSliceMut::new(buffer)], offset);
+                let (mut cursor, mut out) = (segment.cursor(), Vec::with_capacity(size));
+                while out.len() < size {
+                    refuse_if(!segment.append_chunk(&mut cursor, &mut read_one, &mut out)?, Truncated)?;
+                }
+                Ok(out)
+            }
+            SegmentForm::Cmaf(segment) => {
+                let (mut cursor, mut out, mut filled) = (ExtentCursor::default(), vec![0; size], 0);
+                while filled < size {
+                    let read = segment.read_chunk(&mut cursor, &mut out[filled..], &mut read_at)?;
+                    filled += read.filter(|&count| count > 0).ok_or(Truncated)?;
+                }
+                Ok(out)
+            }
         }
-        Ok(out)
     }
 
     fn cursor(&self) -> SegmentCursor {
@@ -131,22 +154,30 @@ impl LazySegment {
         }
     }
 
-    /// Appends the next chunk to `out`, of `remaining` bytes that are still to be read. Returns false, and changes nothing,
-    /// if `read_at` returns None because the bytes are not cached.
-    fn append_chunk(
+    /// The next chunk, of `remaining` bytes that are still to be read. None, and changes nothing, if `read_at` returns None because
+    /// the bytes are not cached.
+    fn read_chunk(
         &self,
         cursor: &mut SegmentCursor,
         remaining: u64,
-        read_at: impl FnMut(&mut [u8], u64) -> Option<usize>,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, Truncated> {
+        mut read_at: impl FnMut(&mut [IoSliceMut<'_>], u64) -> Option<usize>,
+    ) -> Result<Option<PooledBuffer>, Truncated> {
         match (&self.form, cursor) {
             // Always read to its end.
             (SegmentForm::Transport(segment), SegmentCursor::Transport(cursor)) => {
-                segment.append_chunk(cursor, read_at, out)
+                let read_one = |buffer: &mut [u8], offset| read_at(&mut [IoSliceMut::new(buffer)], offset);
+                let mut buffer = PooledBuffer::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 8);
+                let is_packed = segment.append_chunk(cursor, read_one, buffer.as_mut_vec())?;
+                Ok(is_packed.then_some(buffer))
             }
             (SegmentForm::Cmaf(segment), SegmentCursor::Cmaf(cursor)) => {
-                segment.append_chunk(cursor, remaining, read_at, out)
+                let max = usize::try_from(remaining).map_or(CHUNK_BYTES, |remaining| remaining.min(CHUNK_BYTES));
+                let mut buffer = PooledBuffer::with_len(max);
+                let filled = segment.read_chunk(cursor, buffer.as_mut_vec(), read_at)?;
+                Ok(filled.map(|filled| {
+                    buffer.as_mut_vec().truncate(filled);
+                    buffer
+                }))
             }
             _ => unreachable!("a cursor has the form of its segment"),
         }
@@ -208,7 +239,7 @@ impl LazySegmentReader {
             return Ok(None);
         }
         self.next_chunk(
-            |buffer, offset| source.read_cached(buffer, offset).unwrap_or(Some(0)),
+            |slices, offset| source.read_slices_cached(slices, offset).unwrap_or(Some(0)),
             SourceFile::holds_the_same_at_once,
         )
     }
@@ -219,7 +250,7 @@ impl LazySegmentReader {
     /// `SourceChanged`, `SourceRead`.
     pub fn next_blocking(&mut self) -> Result<Bytes, RunError> {
         let source = self.source.clone();
-        let read = |into: &mut [u8], offset| Some(source.read_ahead(into, offset).unwrap_or(0));
+        let read = |slices: &mut [IoSliceMut<'_>], offset| Some(source.read_ahead(slices, offset).unwrap_or(0));
         let chunk = self.next_chunk(read, |source| Some(source.has_same_content()))?;
         Ok(chunk.unwrap_or_default())
     }
@@ -227,22 +258,21 @@ impl LazySegmentReader {
     /// Changes nothing if `read` or `has_same_content` returns None because it would have to wait.
     fn next_chunk(
         &mut self,
-        read: impl FnMut(&mut [u8], u64) -> Option<usize>,
+        read: impl FnMut(&mut [IoSliceMut<'_>], u64) -> Option<usize>,
         has_same_content: impl FnOnce(&SourceFile) -> Option<bool>,
     ) -> Result<Option<Bytes>, RunError> {
         if self.remaining_bytes == 0 {
             return Ok(Some(Bytes::new()));
         }
-        let (mut buffer, before) = (PooledBuffer::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 8), self.cursor.clone());
-        let out = buffer.as_mut_vec();
-        let is_packed = self.segment.append_chunk(&mut self.cursor, self.remaining_bytes, read, out);
+        let before = self.cursor.clone();
+        let chunk = self.segment.read_chunk(&mut self.cursor, self.remaining_bytes, read);
         let Some(is_same) = has_same_content(&self.source) else {
             self.cursor = before;
             return Ok(None);
         };
-        let packed = verify_unchanged(is_same, is_packed)?;
-        self.remaining_bytes -= out.len() as u64;
-        Ok(packed.then(|| Bytes::from_owner(buffer)))
+        let Some(chunk) = verify_unchanged(is_same, chunk)? else { return Ok(None) };
+        self.remaining_bytes -= chunk.as_ref().len() as u64;
+        Ok(Some(Bytes::from_owner(chunk)))
     }
 }
 

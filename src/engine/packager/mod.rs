@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::container::ContainerError;
+use super::container::matroska::SharedScan;
 use super::source::SourceFile;
 use super::{Backend, Job, Run, RunError, Segment, SegmentContent};
 use crate::domain::media::{Container, Media};
@@ -30,6 +31,7 @@ mod muxed_tracks;
 mod package;
 mod package_cache;
 mod pooled_buffer;
+mod scatter;
 mod segment_sample;
 mod sps;
 #[cfg(test)]
@@ -37,7 +39,7 @@ mod tests;
 mod transport_segment;
 
 pub(in crate::engine) use aac::AdtsConfig;
-pub use cmaf::CmafTrack;
+pub use cmaf::{AiredPosition, CmafTrack};
 pub use lazy_segment::{LazySegment, LazySegmentReader, SegmentPart};
 pub use muxed_tracks::MuxedTracks;
 pub use package::Package;
@@ -93,6 +95,16 @@ pub async fn open_package(
 /// # Errors
 /// Why the packager cannot handle this stream.
 pub async fn open_cmaf_track(source: &Arc<SourceFile>, media: &Media, stream: u32) -> Result<CmafTrack, String> {
+    open_scanned_track(source, media, stream, Arc::default()).await
+}
+
+/// Like [`open_cmaf_track`], with the scan of a Matroska file without cues that the tracks of the file share.
+async fn open_scanned_track(
+    source: &Arc<SourceFile>,
+    media: &Media,
+    stream: u32,
+    scan: Arc<SharedScan>,
+) -> Result<CmafTrack, String> {
     let codec = media.stream(stream).map_or("nothing", |stream| stream.codec.as_str());
     if !CMAF_CODECS.contains(&codec) {
         return Err(format!("the packager does not support {codec}"));
@@ -101,7 +113,7 @@ pub async fn open_cmaf_track(source: &Arc<SourceFile>, media: &Media, stream: u3
     match media.container {
         Container::Mp4 => read_tables(move || CmafTrack::open_mp4(&*file, stream, start)).await,
         Container::Matroska | Container::Webm => {
-            read_tables(move || CmafTrack::open_matroska(&*file, stream, start)).await
+            read_tables(move || CmafTrack::open_matroska(&*file, stream, start, &scan)).await
         }
         other => Err(format!("the packager does not support {}", other.as_str())),
     }

@@ -1,13 +1,14 @@
 //! The source of a rendition's segments in the packager, in either format.
 
-use super::cmaf::CmafTrack;
+use super::cmaf::{AiredPosition, CmafTrack};
 use super::lazy_segment::LazySegment;
 use super::muxed_tracks::MuxedTracks;
 use crate::domain::grid::Grid;
 use crate::domain::segment_format::SegmentFormat;
-use crate::engine::Result;
 use crate::engine::container::bytes::ReadAt;
 use crate::engine::index::KeyframeIndex;
+use crate::engine::source::SourceFile;
+use crate::engine::{Result, RunError};
 
 /// The tracks of one rendition, kept while its segments may be requested.
 #[derive(Debug)]
@@ -60,6 +61,23 @@ impl Package {
         match self {
             Self::Muxed(tracks) => tracks.memory_bytes(),
             Self::Cmaf(track) => track.memory_bytes(),
+        }
+    }
+
+    /// Lays out a segment of copied video on a channel's timeline, to be read when it is sent.
+    ///
+    /// # Errors
+    /// As for a session; `Internal` for a transport stream.
+    pub fn lay_out_aired(
+        &self,
+        file: &SourceFile,
+        grid: &Grid,
+        number: usize,
+        position: &AiredPosition,
+    ) -> Result<LazySegment> {
+        match self {
+            Self::Cmaf(track) => Ok(track.lay_out_aired(file, grid, number, position)?.into()),
+            Self::Muxed(_) => Err(RunError::Internal("a transport stream has no place of its own on a channel".into())),
         }
     }
 

@@ -1,33 +1,46 @@
 //! The package cache: a viewer who returns to a film, or watches the same film as another viewer, does not wait for its
 //! tables.
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use lru::LruCache;
 
-use super::{Package, open_cmaf_track, open_package};
+use super::{Package, open_package, open_scanned_track};
 use crate::domain::media::Media;
 use crate::domain::playback::{SessionTracks, TrackAction};
+use crate::engine::container::matroska::SharedScan;
 use crate::engine::source::SourceFile;
 
 /// Maximum memory of the cached packages, bytes; a film of two hours takes about three MiB.
 const MAX_BYTES: usize = 32 << 20;
+
+/// Files whose scan is kept: a request opens all tracks of one file, one after the other. A scan has some MB at most, and
+/// files with cues have none.
+const MAX_SCANS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// The most recently used packages.
 #[derive(Debug)]
 pub struct PackageCache {
     max_bytes: usize,
     packages: Mutex<LruCache<PackageKey, Arc<Package>>>,
+    scans: Mutex<LruCache<FileState, Arc<SharedScan>>>,
+}
+
+/// A file in one state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FileState {
+    file_id: (u64, u64),
+    len: u64,
+    modified: SystemTime,
+    changed_at: (i64, i64),
 }
 
 /// A file in one state, and some of its streams.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PackageKey {
-    file_id: (u64, u64),
-    len: u64,
-    modified: SystemTime,
-    changed_at: (i64, i64),
+    file: FileState,
     tracks: PackagedTracks,
 }
 
@@ -41,13 +54,14 @@ enum PackagedTracks {
 impl PackageKey {
     fn new(source: &SourceFile, tracks: PackagedTracks) -> Self {
         let SourceFile { file_id, len, modified, changed_at, .. } = *source;
-        Self { file_id, len, modified, changed_at, tracks }
+        Self { file: FileState { file_id, len, modified, changed_at }, tracks }
     }
 }
 
 impl Default for PackageCache {
     fn default() -> Self {
-        Self { max_bytes: MAX_BYTES, packages: Mutex::new(LruCache::unbounded()) }
+        let (packages, scans) = (Mutex::new(LruCache::unbounded()), Mutex::new(LruCache::new(MAX_SCANS)));
+        Self { max_bytes: MAX_BYTES, packages, scans }
     }
 }
 
@@ -82,7 +96,7 @@ impl PackageCache {
         }
     }
 
-    /// The package of one stream (ffmpeg's number) as CMAF, cached or read by [`open_cmaf_track`].
+    /// The package of one stream (ffmpeg's number) as CMAF, cached or read by [`open_cmaf_track`](super::open_cmaf_track).
     ///
     /// # Errors
     /// Why the packager cannot handle this stream; that is not cached.
@@ -96,9 +110,15 @@ impl PackageCache {
         if let Some(cached) = self.get(&key) {
             return Ok(cached);
         }
-        let package: Arc<Package> = Arc::new(open_cmaf_track(source, media, stream).await?.into());
+        let scan = self.scan_of(&key.file);
+        let package: Arc<Package> = Arc::new(open_scanned_track(source, media, stream, scan).await?.into());
         self.insert(key, package.clone());
         Ok(package)
+    }
+
+    fn scan_of(&self, file: &FileState) -> Arc<SharedScan> {
+        let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        scans.get_or_insert(file.clone(), Arc::default).clone()
     }
 
     fn get(&self, key: &PackageKey) -> Option<Arc<Package>> {
@@ -129,11 +149,14 @@ mod tests {
         let package_bytes = Package::memory_bytes(&package());
         assert!(package_bytes > 500, "{package_bytes} bytes for some hundred samples");
         let cache = PackageCache { max_bytes: package_bytes * 2, ..PackageCache::default() };
-        let key = |inode: u64| PackageKey {
+        let file = |inode: u64| FileState {
             file_id: (1, inode),
             len: 7,
             modified: SystemTime::UNIX_EPOCH,
             changed_at: (0, 0),
+        };
+        let key = |inode: u64| PackageKey {
+            file: file(inode),
             tracks: PackagedTracks::Muxed { video: Some(0), audio: Some(1) },
         };
         let first = package();
@@ -144,8 +167,8 @@ mod tests {
         assert!(cache.get(&key(2)).is_none(), "the least recently used package is evicted");
         assert!(cache.get(&key(1)).is_some() && cache.get(&key(3)).is_some());
         let later = SystemTime::UNIX_EPOCH + Duration::from_nanos(1);
-        assert!(cache.get(&PackageKey { modified: later, ..key(1) }).is_none());
-        let changed = PackageKey { changed_at: (0, 1), ..key(1) };
+        assert!(cache.get(&PackageKey { file: FileState { modified: later, ..file(1) }, ..key(1) }).is_none());
+        let changed = PackageKey { file: FileState { changed_at: (0, 1), ..file(1) }, ..key(1) };
         assert!(cache.get(&changed).is_none(), "the modification time was restored");
         let silent = PackagedTracks::Muxed { video: Some(0), audio: None };
         assert!(cache.get(&PackageKey { tracks: silent, ..key(1) }).is_none());
@@ -153,5 +176,9 @@ mod tests {
         let small_cache = PackageCache { max_bytes: package_bytes - 1, ..PackageCache::default() };
         small_cache.insert(key(1), package());
         assert!(small_cache.get(&key(1)).is_none(), "too large to be cached");
+        let scan = cache.scan_of(&file(1));
+        assert!(Arc::ptr_eq(&scan, &cache.scan_of(&file(1))) && !Arc::ptr_eq(&scan, &cache.scan_of(&file(2))));
+        (3..=5).for_each(|inode| drop(cache.scan_of(&file(inode))));
+        assert!(!Arc::ptr_eq(&scan, &cache.scan_of(&file(1))), "a bounded number of scans is kept");
     }
 }

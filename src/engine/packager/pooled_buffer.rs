@@ -24,6 +24,13 @@ impl PooledBuffer {
         Self(bytes)
     }
 
+    /// A buffer of these many bytes of any content, to be overwritten. Only those that a buffer lacks are cleared.
+    pub(super) fn with_len(len: usize) -> Self {
+        let mut bytes = SPARE_BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        bytes.resize(len, 0);
+        Self(bytes)
+    }
+
     pub(super) fn as_mut_vec(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }

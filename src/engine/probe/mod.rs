@@ -93,6 +93,18 @@ pub fn find_attachment(source: &SourceFile, name: &str) -> Option<(u64, u64)> {
     Some((found.offset, found.size))
 }
 
+/// Reads the headers of a file with our reader of its format. For the targets in `fuzz`, which need no result.
+#[cfg(fuzzing)]
+pub fn read_headers(source: &SourceFile) {
+    use crate::domain::sniff::Container;
+    match source.format.map(|format| format.container) {
+        Some(Container::MpegTs) => drop(mpegts::read_outline(source)),
+        Some(Container::Matroska | Container::WebM) => drop(matroska::read_outline(source, false)),
+        Some(Container::Mp4 | Container::QuickTime) => drop(mp4::read_outline(source)),
+        _ => {}
+    }
+}
+
 /// The first bytes.
 async fn read_head(source: &Arc<SourceFile>) -> Result<Vec<u8>, ProbeError> {
     let head = read_blocking(source, |file| read_up_to(file, 0, HEAD_BYTES)).await;

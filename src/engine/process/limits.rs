@@ -32,20 +32,36 @@ pub struct ChildLimits {
     pub(super) oom_score_adj: &'static str,
     /// Whether a program runs in the sandbox; false only in tests, whose shell scripts start other programs.
     pub(super) is_sandboxed: bool,
+    /// The one TCP port of this machine that a program may connect to; None for no sockets at all.
+    pub(super) loopback_port: Option<u16>,
 }
 
 impl ChildLimits {
     /// For a transcode: 4K with frame threads on many cores maps some GiB.
-    pub const TRANSCODE: Self =
-        Self { memory_bytes: 16 << 30, cpu_seconds: None, file_bytes: 0, oom_score_adj: "1000", is_sandboxed: true };
+    pub const TRANSCODE: Self = Self {
+        memory_bytes: 16 << 30,
+        cpu_seconds: None,
+        file_bytes: 0,
+        oom_score_adj: "1000",
+        is_sandboxed: true,
+        loopback_port: None,
+    };
     /// For a call that must finish in seconds.
     pub const PROBE: Self = Self { memory_bytes: 4 << 30, cpu_seconds: Some(20), ..Self::TRANSCODE };
+    /// For a drawing, which is small but may state any amount of work.
+    pub const DRAWING: Self = Self { memory_bytes: 1 << 30, cpu_seconds: Some(3), ..Self::TRANSCODE };
     /// For a worker, until it knows its job and calls [`lower_memory_limit`]. When memory runs out, transcodes are killed
     /// first, then workers, then the server.
     pub const WORKER: Self = Self { oom_score_adj: "500", ..Self::TRANSCODE };
 
     /// For the worker that makes GStreamer's registry, a file of 2 MB.
     pub const REGISTRY_WORKER: Self = Self { file_bytes: 32 << 20, ..Self::WORKER };
+
+    /// These limits, with a TCP port of this machine that the program may connect to.
+    #[must_use]
+    pub fn with_loopback_port(self, loopback_port: Option<u16>) -> Self {
+        Self { loopback_port, ..self }
+    }
 
     /// These limits, reduced to the memory of this machine.
     pub(super) fn capped_to_machine(self) -> Self {

@@ -75,7 +75,7 @@ pub async fn spawn_worker(
 pub fn confined_command(program: &Path) -> Command {
     let mut command = bare_command(program);
     let limits = ChildLimits::TRANSCODE.capped_to_machine();
-    let mut sandbox = ProgramSandbox::prepare(program, &[]);
+    let mut sandbox = ProgramSandbox::prepare(program, &[], None);
     // SAFETY: as in `fork_program`.
     unsafe {
         command.pre_exec(move || {
@@ -128,7 +128,7 @@ fn fork_program(
 ) -> Result<Child> {
     let files: Vec<BorrowedFd<'_>> = inherited_files.iter().map(|file| file.as_fd()).collect();
     let numbers: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
-    let mut sandbox = limits.is_sandboxed.then(|| ProgramSandbox::prepare(program, &files));
+    let mut sandbox = limits.is_sandboxed.then(|| ProgramSandbox::prepare(program, &files, limits.loopback_port));
     let mut command = bare_command(program);
     command.args(args).current_dir("/").process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (limits, parent) = (limits.capped_to_machine(), rustix::process::getpid());

@@ -42,6 +42,7 @@ async fn evicted_segments_are_read_back_from_disk_until_it_is_full() {
         assert_eq!(whole_bytes(cache.get(&name, index).await), segment_bytes(index as u8));
     }
     assert_eq!(cache.rendition_usage(&name), RenditionUsage { segments: 4, bytes: 400 });
+    assert_eq!(cache.usage(), CacheUsage { memory_bytes: 200, disk_bytes: 200, hits: 4, misses: 1 });
     assert_eq!(count_files(folder.path()), 2);
     cache.clear();
     assert_eq!(count_files(folder.path()), 0);

@@ -1,9 +1,12 @@
 //! Hands an open file over to another process: its descriptor, and what the server knows about it.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
+
+use rustix::fs::MemfdFlags;
 
 use super::{OpenFile, SourceFile};
 use crate::engine::worker::message::SourceFacts;
@@ -44,9 +47,31 @@ impl SourceFile {
             fingerprint,
             derived_value: OnceLock::new(),
             verified: Mutex::new(None),
+            loopback: None,
             #[cfg(test)]
             read_delay: Duration::ZERO,
         }
+    }
+
+    /// A file of another machine, `len` bytes long, that ffmpeg reads at a loopback port. Its descriptor is an empty file of that
+    /// length in memory, so that nothing that this process checks can change.
+    ///
+    /// # Errors
+    /// When there are no files in memory.
+    pub fn at_loopback(len: u64, fingerprint: String, port: u16, path: String) -> io::Result<Self> {
+        let file = File::from(rustix::fs::memfd_create("remote", MemfdFlags::CLOEXEC)?);
+        file.set_len(len)?;
+        let modified = to_seconds(file.metadata()?.modified()?);
+        let facts = SourceFacts {
+            path: "remote".to_owned(),
+            len,
+            modified,
+            changed_at: (0, 0),
+            file_id: (0, 0),
+            is_local: true,
+            fingerprint: Some(fingerprint),
+        };
+        Ok(Self { loopback: Some((port, path)), ..Self::from_descriptor(file.into(), &facts) })
     }
 }
 

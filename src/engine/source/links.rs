@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -27,14 +26,14 @@ pub(super) fn resolve_links(roots: &Roots, located: &LocatedPath) -> Option<(usi
     while let Some(name) = remaining.pop_front() {
         if name == ".." {
             if !resolved.pop() {
-                let parent = roots.canonical_paths[root].parent()?;
+                let parent = roots.slot(root)?.canonical_path.parent()?;
                 (root, remaining) = locate_absolute(roots, parent, &remaining)?;
                 resolved.clear();
             }
             continue;
         }
         let candidate = resolved.join(&name);
-        match rustix::fs::readlinkat(roots.root_fds[root].as_fd(), &candidate, Vec::new()) {
+        match roots.open_root(root).and_then(|folder| rustix::fs::readlinkat(folder, &candidate, Vec::new())) {
             Ok(target) => {
                 link_count += 1;
                 if link_count > MAX_LINKS {
@@ -63,9 +62,9 @@ fn locate_absolute(roots: &Roots, path: &Path, tail: &VecDeque<OsString>) -> Opt
         if name == ".." { drop(names.pop()) } else { names.push(name.clone()) }
     }
     let absolute: PathBuf = [OsString::from("/")].into_iter().chain(names).collect();
-    let spellings = roots.roots.iter().map(|root| &root.path).zip(&roots.canonical_paths).enumerate();
-    spellings
-        .flat_map(|(index, (configured, real))| [(index, configured), (index, real)])
+    roots
+        .slots()
+        .flat_map(|(index, slot)| [(index, &slot.root.path), (index, &slot.canonical_path)])
         .filter_map(|(index, root)| Some((index, absolute.strip_prefix(root).ok()?)))
         .min_by_key(|(_, rest)| rest.components().count())
         .map(|(index, rest)| (index, components(rest).into()))

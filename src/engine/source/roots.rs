@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::SystemTime;
 
@@ -14,38 +15,120 @@ use rustix::io::Errno;
 
 use super::{OpenFile, SourceFile, links, read_full};
 use crate::domain::library::{LocatedPath, Root, locate, outside_roots_error};
+use crate::domain::media_folder::FolderKind;
 use crate::domain::sniff;
 use crate::error::{Code, Error, Result};
 
-/// The configured roots, opened once.
+/// Roots that can be added to those of the start, in one process. A removed one counts, because its index is not used again.
+const MAX_ADDED: usize = 256;
+
+/// The roots: those of the start, and those added since. A root keeps its index while the process runs.
 #[derive(Debug)]
 pub struct Roots {
-    pub(super) roots: Vec<Root>,
-    pub(super) root_fds: Vec<OwnedFd>,
-    /// The roots' paths with symbolic links resolved, as they were at start-up.
-    pub(super) canonical_paths: Vec<PathBuf>,
+    slots: Box<[OnceLock<RootSlot>]>,
 }
 
+#[derive(Debug)]
+pub(super) struct RootSlot {
+    pub root: Root,
+    /// Its path with symbolic links resolved, as it was when the root was added.
+    pub canonical_path: PathBuf,
+    kind: Option<FolderKind>,
+    is_removed: AtomicBool,
+}
+
+/// No more roots can be added until the process starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("media folders were added {MAX_ADDED} times since the start: restart the server to add more")]
+pub struct TooManyRoots;
+
 impl Roots {
-    /// Opens every root folder.
+    /// Checks that every root folder can be opened.
     ///
     /// # Errors
     /// The first folder that cannot be opened, with its path.
     pub fn open(roots: Vec<Root>) -> std::io::Result<Self> {
-        let root_fds = roots
-            .iter()
-            .map(|root| {
-                #[allow(clippy::disallowed_methods, reason = "the configured roots")]
-                rustix::fs::open(&root.path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-                    .map_err(|cause| std::io::Error::other(format!("root {}: {cause}", root.path.display())))
-            })
-            .collect::<Result<_, _>>()?;
-        let canonical_paths = roots.iter().map(|root| root.path.canonicalize()).collect::<Result<_, _>>()?;
-        Ok(Self { roots, root_fds, canonical_paths })
+        let opened = Self { slots: (0..roots.len() + MAX_ADDED).map(|_| OnceLock::new()).collect() };
+        for root in roots {
+            let path = root.path.clone();
+            let to_error = |cause: Errno| std::io::Error::other(format!("root {}: {cause}", path.display()));
+            let index = opened.add(root, None).map_err(std::io::Error::other)?;
+            opened.open_root(index).map_err(to_error)?;
+        }
+        Ok(opened)
     }
 
-    pub fn list(&self) -> &[Root] {
-        &self.roots
+    /// Adds a root, whose folder may be missing; returns its index. Blocks on the file system.
+    ///
+    /// # Errors
+    /// [`TooManyRoots`].
+    pub fn add(&self, root: Root, kind: Option<FolderKind>) -> Result<usize, TooManyRoots> {
+        let canonical_path = root.path.canonicalize().unwrap_or_else(|_| root.path.clone());
+        let mut slot = RootSlot { root, canonical_path, kind, is_removed: AtomicBool::new(false) };
+        for (index, place) in self.slots.iter().enumerate() {
+            match place.set(slot) {
+                Ok(()) => return Ok(index),
+                Err(refused) => slot = refused,
+            }
+        }
+        Err(TooManyRoots)
+    }
+
+    /// Removes a root: no path is in it any more. Files that are open stay open.
+    pub fn remove(&self, index: usize) {
+        if let Some(slot) = self.slots[index].get() {
+            slot.is_removed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether a root was not removed.
+    pub fn contains(&self, index: usize) -> bool {
+        self.slot(index).is_some_and(|slot| !slot.is_removed.load(Ordering::Acquire))
+    }
+
+    /// Whether a folder is in a root, by its path or by the one without symbolic links.
+    pub fn is_covered(&self, path: &Path, real_path: &Path) -> bool {
+        self.slots().any(|(_, slot)| path.starts_with(&slot.root.path) || real_path.starts_with(&slot.canonical_path))
+    }
+
+    /// The roots that exist, with their indexes.
+    pub fn list(&self) -> impl Iterator<Item = (usize, &Root)> {
+        self.slots().map(|(index, slot)| (index, &slot.root))
+    }
+
+    /// A root by its index, also after it was removed.
+    pub fn get(&self, index: usize) -> Option<&Root> {
+        self.slot(index).map(|slot| &slot.root)
+    }
+
+    /// The name of a root by which the files in it are interpreted: that of its kind, otherwise of its folder.
+    pub fn stated_name(&self, index: usize) -> Option<&str> {
+        let slot = self.slot(index)?;
+        let own = slot.root.path.file_name().and_then(|name| name.to_str());
+        Some(slot.kind.map(FolderKind::folder_name).or(own).unwrap_or_default())
+    }
+
+    /// The content of a root, as an admin chose it.
+    pub fn kind(&self, index: usize) -> Option<FolderKind> {
+        self.slot(index)?.kind
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, &RootSlot)> {
+        let slots = self.slots.iter().map_while(OnceLock::get).enumerate();
+        slots.filter(|(_, slot)| !slot.is_removed.load(Ordering::Acquire))
+    }
+
+    pub(super) fn slot(&self, index: usize) -> Option<&RootSlot> {
+        self.slots.get(index)?.get()
+    }
+
+    /// Opens a root folder by its path, every time: a descriptor that is kept would stay in the file system that was there
+    /// first when the root's disk is mounted, unmounted or replaced, and would keep it from being unmounted.
+    pub(super) fn open_root(&self, index: usize) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = self.get(index).ok_or(Errno::NOENT)?;
+        #[allow(clippy::disallowed_methods, reason = "the roots")]
+        rustix::fs::open(&root.path, flags, Mode::empty())
     }
 
     /// Opens a request path as a regular file beneath its root, media or not. Blocks on file I/O.
@@ -83,6 +166,7 @@ impl Roots {
             fingerprint: OnceLock::new(),
             derived_value: OnceLock::new(),
             verified: Mutex::new(None),
+            loopback: None,
             #[cfg(test)]
             read_delay: std::time::Duration::ZERO,
         })
@@ -93,7 +177,7 @@ impl Roots {
     /// # Errors
     /// `INVALID_PATH`, `FORBIDDEN`.
     pub fn locate(&self, request_path: &str) -> Result<LocatedPath> {
-        locate(&self.roots, request_path)
+        locate(self.list(), request_path)
     }
 
     pub(in crate::engine) fn open_beneath(&self, located: &LocatedPath, flags: OFlags) -> Result<OwnedFd> {
@@ -101,7 +185,7 @@ impl Roots {
             let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             #[allow(clippy::disallowed_methods, reason = "the one place where request data is opened")]
-            rustix::fs::openat2(self.root_fds[index].as_fd(), relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+            rustix::fs::openat2(self.open_root(index)?, relative, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
         };
         let opened = match open_in_root(located.root_index, &located.relative_path) {
             Err(Errno::XDEV) => {

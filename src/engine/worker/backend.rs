@@ -121,7 +121,7 @@ impl RunTask {
     async fn make_segments(&mut self, mut worker: WorkerProcess, run_job: RunJob) -> Result<()> {
         let pool = self.backend.pool.clone();
         let through = *self.gate.borrow_and_update();
-        let message = run_job.message(self.job.first, through);
+        let message = run_job.message(self.job.first, through, self.job.trace);
         let sent = worker.send_job(&message, &run_job.descriptors(), pool.starter.statistics.count_busy()).await;
         sent.map_err(RunError::Internal)?;
         let mut assembly = SegmentAssembly::new(self.job.first, self.job.spec.grid.len());
@@ -132,6 +132,7 @@ impl RunTask {
             segments: &self.segments,
             gate: &mut self.gate,
             inspected: &mut inspected,
+            trace: self.job.trace,
         };
         match exchange.run().await {
             RunOutcome::Complete => Ok(()),

@@ -53,6 +53,8 @@ pub enum DiscoverError {
     Failed(String),
     #[error("a media worker ended: {text}")]
     WorkerLost { blame: Blame, text: String },
+    #[error("GStreamer's registry is being made for the first time")]
+    NoRegistry,
     /// No worker starts.
     #[error("{0}")]
     Unavailable(String),
@@ -70,6 +72,9 @@ impl WorkerPool {
         let key = self.probe_key(source).await.map_err(DiscoverError::Failed)?;
         if self.recorder.is_quarantined(&key) {
             return Err(DiscoverError::Quarantined);
+        }
+        if self.starter.is_making_first_registry() {
+            return Err(DiscoverError::NoRegistry);
         }
         let _queued = self.probe_queue.try_acquire().map_err(|_| DiscoverError::Busy)?;
         let turn = timeout(PROBE_TIMEOUT, self.probe_turns.acquire()).await;

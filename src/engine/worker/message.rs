@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::grid::Grid;
 use crate::domain::media::Media;
 use crate::domain::plan::Rendition;
+use crate::domain::trace::TraceContext;
 use crate::domain::worker::{PROTOCOL, PROTOCOL_VERSION, SandboxReport};
 
 /// Body of `Hello`, both ways.
@@ -84,6 +85,9 @@ pub struct RunWork {
     pub has_watermark: bool,
     /// Whether the last descriptor is an ASS script to burn in.
     pub has_script: bool,
+    /// The span of the run: the worker measures a part of it for each segment.
+    #[serde(default)]
+    pub trace: Option<TraceContext>,
 }
 
 /// An SRT connection to make as a caller.
@@ -159,6 +163,19 @@ pub enum BeatStage {
 pub struct SegmentHeader {
     pub index: usize,
     pub bytes: usize,
+    /// When the worker made it, if the run is traced.
+    #[serde(default)]
+    pub span: Option<SegmentSpan>,
+}
+
+/// The span of a segment in the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SegmentSpan {
+    pub span_id: u64,
+    /// Nanoseconds since 1970.
+    pub started_at: u64,
+    pub ended_at: u64,
 }
 
 /// Body of `Ask`. Each is answered with one `Answer` of the same number.

@@ -27,6 +27,9 @@ use crate::engine::process::{Process, spawn_worker};
 /// Time from the start of a worker to its `Hello`.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Nice value of work that no viewer waits for. With 19 a busy machine would not let it end before its deadline.
+const LOW_PRIORITY: i32 = 10;
+
 /// How long the end of a process is waited for after its socket closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -181,6 +184,10 @@ impl WorkerProcess {
     /// Its number, unique in this server.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Its sandbox.
@@ -341,10 +348,10 @@ impl WorkerProcess {
         let _ = timeout(grace, self.process.wait()).await;
     }
 
-    /// Lowers its priority below that of all other work.
+    /// Lowers its priority below that of the work that viewers wait for.
     pub fn lower_priority(&self) {
         let pid = rustix::process::Pid::from_raw(self.pid.cast_signed());
-        if let Err(cause) = rustix::process::setpriority_process(pid, 19) {
+        if let Err(cause) = rustix::process::setpriority_process(pid, LOW_PRIORITY) {
             tracing::debug!(%cause, "the priority of a worker was not lowered");
         }
     }

@@ -7,12 +7,14 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::inspection::{InspectedWorker, PendingQuestion};
-use super::message::{Answer, Gate, SegmentHeader};
+use super::message::{Answer, Gate, SegmentHeader, SegmentSpan};
 use super::process::{WorkerEvent, WorkerProcess};
 use super::wire::{ConnectionError, Frame};
+use crate::domain::trace::{FinishedSpan, SpanKind, SpanProcess, TraceContext};
 use crate::domain::worker::frame::FrameKind;
 use crate::engine::content::SegmentContent;
 use crate::engine::{MAX_SEGMENT_BYTES, RunError, Segment};
+use crate::telemetry::traces;
 
 /// Bytes reserved for a segment before its pieces arrive. A worker's word is not enough for more.
 const MAX_RESERVED_BYTES: usize = 4 << 20;
@@ -62,7 +64,7 @@ impl SegmentAssembly {
     /// # Errors
     /// The fault of its header.
     pub fn begin(&mut self, header: SegmentHeader, allowed_through: usize) -> Result<(), String> {
-        let SegmentHeader { index, bytes } = header;
+        let SegmentHeader { index, bytes, span: _ } = header;
         if self.current.is_some() {
             return Err(format!("segment {index} begins before the end of another one"));
         }
@@ -109,6 +111,8 @@ pub struct RunExchange<'a> {
     pub segments: &'a mpsc::Sender<Result<Segment, RunError>>,
     pub gate: &'a mut watch::Receiver<usize>,
     pub inspected: &'a mut InspectedWorker,
+    /// The span of the run, if it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 impl RunExchange<'_> {
@@ -157,6 +161,7 @@ impl RunExchange<'_> {
                 let header = frame.parse().map_err(parse_fault)?;
                 let allowed_through = *self.gate.borrow();
                 self.assembly.begin(header, allowed_through)?;
+                self.keep_span(header);
             }
             FrameKind::Piece => {
                 if let Some(segment) = self.assembly.push(&frame.body)? {
@@ -185,6 +190,23 @@ impl RunExchange<'_> {
         }
         Ok(None)
     }
+
+    /// Keeps the span of a segment that is due: the worker is confined, and cannot send it to a collector.
+    fn keep_span(&self, header: SegmentHeader) {
+        let (Some(run), Some(span)) = (self.trace, header.span.filter(|span| span.span_id != 0)) else { return };
+        let SegmentSpan { span_id, started_at, ended_at } = span;
+        traces::keep(FinishedSpan {
+            context: TraceContext { span_id, ..run },
+            parent_span_id: Some(run.span_id),
+            kind: SpanKind::Internal,
+            process: SpanProcess::Worker { pid: self.worker.pid() },
+            name: "make segment".to_owned(),
+            started_at,
+            ended_at: ended_at.max(started_at),
+            has_failed: false,
+            attributes: vec![("segment", header.index.into()), ("bytes", header.bytes.into())],
+        });
+    }
 }
 
 /// A worker's error with a bounded text. Only the server says that a worker was lost.
@@ -208,7 +230,7 @@ mod tests {
     use crate::domain::worker::blame::Blame;
 
     fn header(index: usize, bytes: usize) -> SegmentHeader {
-        SegmentHeader { index, bytes }
+        SegmentHeader { index, bytes, span: None }
     }
 
     #[test]

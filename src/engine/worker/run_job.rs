@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::message::{JobMessage, RunWork, Work};
 use crate::domain::media::Media;
 use crate::domain::plan::{Rendition, VideoPlan};
+use crate::domain::trace::TraceContext;
 use crate::engine::RenditionSpec;
 
 /// Address space of a probe, bytes. libav's libraries alone map 500 MB.
@@ -34,7 +35,7 @@ pub struct RunJob {
 
 impl RunJob {
     /// The message for a run from `first` on that may make segments up to and including `through`.
-    pub fn message(&self, first: usize, through: usize) -> JobMessage {
+    pub fn message(&self, first: usize, through: usize, trace: Option<TraceContext>) -> JobMessage {
         let RenditionSpec { source, media, rendition, grid, sidecar, watermark, .. } = &*self.spec;
         let work = RunWork {
             source: source.facts(),
@@ -47,6 +48,7 @@ impl RunJob {
             sidecar: sidecar.as_ref().map(|sidecar| sidecar.facts()),
             has_watermark: watermark.is_some(),
             has_script: self.script.is_some(),
+            trace,
         };
         JobMessage { memory_bytes: run_memory_bytes(media, rendition), work: Work::Run(Box::new(work)) }
     }

@@ -1,6 +1,6 @@
 //! Starts workers: the registry first, and never in a busy loop.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ pub struct WorkerStarter {
     settings: WorkerSettings,
     next_number: AtomicU32,
     has_registry: OnceCell<()>,
+    is_making_first_registry: AtomicBool,
     backoff: Mutex<StartBackoff>,
     pub statistics: Arc<Statistics>,
 }
@@ -52,6 +53,7 @@ impl WorkerStarter {
             settings,
             next_number: AtomicU32::new(1),
             has_registry: OnceCell::new(),
+            is_making_first_registry: AtomicBool::new(false),
             backoff: Mutex::default(),
             statistics: Arc::default(),
         }
@@ -75,9 +77,21 @@ impl WorkerStarter {
     }
 
     async fn try_start(&self, kind: WorkerKind) -> Result<WorkerProcess, String> {
-        self.has_registry.get_or_try_init(|| make_registry(&self.settings)).await?;
+        self.has_registry.get_or_try_init(|| self.make_registry()).await?;
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         WorkerProcess::start(&self.settings, number, kind).await
+    }
+
+    async fn make_registry(&self) -> Result<(), String> {
+        self.is_making_first_registry.store(!self.settings.registry_path().exists(), Ordering::Relaxed);
+        let made = make_registry(&self.settings).await;
+        self.is_making_first_registry.store(false, Ordering::Relaxed);
+        made
+    }
+
+    /// Whether GStreamer's registry is being made where there was none: no worker starts for about a second.
+    pub fn is_making_first_registry(&self) -> bool {
+        self.is_making_first_registry.load(Ordering::Relaxed)
     }
 
     /// The end of the pause after failed starts; None if a start may be tried.
@@ -88,7 +102,31 @@ impl WorkerStarter {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    /// Whether a starter with a program that takes long says that it makes the first registry.
+    async fn is_making(folder: &std::path::Path) -> bool {
+        let program = folder.join("slow");
+        std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let settings = WorkerSettings { program, cache: folder.to_owned() };
+        let starter = Arc::new(WorkerStarter::new(settings));
+        assert!(!starter.is_making_first_registry(), "it has not begun");
+        let mut start = Box::pin(starter.start(WorkerKind::Media));
+        let pending = tokio::time::timeout(Duration::from_millis(1), &mut start).await;
+        assert!(pending.is_err(), "a start waits for the registry");
+        starter.is_making_first_registry()
+    }
+
+    #[tokio::test]
+    async fn only_the_first_registry_is_one_to_wait_for() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(is_making(folder.path()).await);
+        std::fs::write(folder.path().join("gstreamer-registry.bin"), "an older one").unwrap();
+        assert!(!is_making(folder.path()).await);
+    }
 
     #[test]
     fn three_failures_in_a_row_pause_the_starts() {

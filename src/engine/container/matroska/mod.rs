@@ -17,6 +17,7 @@ use super::{ContainerError, refuse_if};
 pub use blocks::{Block, ClusterLayout, WalkPosition};
 use ebml::{Element, child, children, parse_uint, read_body, read_element};
 pub use lacing::split_lacing;
+pub use scan::SharedScan;
 pub use track::{Compression, TrackEntry};
 
 /// Maximum size of an element that is read whole; the Cues of 160 keyframes take some 4 KiB.

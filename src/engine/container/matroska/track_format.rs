@@ -62,16 +62,9 @@ fn parse_pixel_aspect(video: &[u8], width: u16, height: u16) -> Option<(u32, u32
     let display = |id, default| uint(id).filter(|&side| side > 0).unwrap_or(default);
     let horizontal = display(DISPLAY_WIDTH, width).checked_mul(height)?;
     let vertical = display(DISPLAY_HEIGHT, height).checked_mul(width)?;
-    let divisor = greatest_common_divisor(horizontal, vertical);
+    let divisor = crate::domain::greatest_common_divisor(horizontal, vertical);
     let aspect = (u32::try_from(horizontal / divisor).ok()?, u32::try_from(vertical / divisor).ok()?);
     Some(aspect).filter(|aspect| aspect.0 != aspect.1)
-}
-
-fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a.max(1)
 }
 
 /// None unless the transfer characteristics, primaries or matrix are stated.

@@ -3,6 +3,7 @@
 use super::super::bytes::{ReadAt, Truncated};
 use super::super::{ContainerError, refuse_if};
 use super::boxes::{FileBox, child, children, parse_full_box};
+use super::sample_groups::random_access_samples;
 use super::samples::SampleTable;
 use super::track::Mp4Track;
 
@@ -43,7 +44,12 @@ pub(super) fn append_fragments(
         refuse_if(size > MAX_MOOF_BYTES, ContainerError::Unsupported("a moof is too large"))?;
         let body = file.read_exact(moof.body, size as usize)?;
         for (_, traf) in children(&body).filter(|(kind, _)| kind == b"traf") {
+            let first = samples.len();
             append_fragment(traf, moof.start, id, defaults, &mut next_dts, samples)?;
+            if track.is_video && samples.len() > first {
+                let grouped = random_access_samples(traf, first, samples.len() - first);
+                samples.random_access_samples.extend(grouped);
+            }
         }
     }
     Ok(())

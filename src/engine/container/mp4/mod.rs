@@ -7,6 +7,7 @@
 pub mod boxes;
 mod description;
 mod fragments;
+mod sample_groups;
 pub mod sample_tables;
 mod samples;
 mod timing;

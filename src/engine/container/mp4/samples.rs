@@ -63,6 +63,8 @@ pub struct SampleTable {
     pub(super) composition_offsets: RunLengths<i32>,
     /// Numbers of the sync samples from 0, ascending; None: every sample is a sync sample.
     pub(super) sync_samples: Option<Vec<u32>>,
+    /// Numbers of the samples that groups mark as random access points, ascending.
+    pub(super) random_access_samples: Vec<u32>,
     checkpoints: Vec<WalkPosition>,
 }
 
@@ -107,6 +109,7 @@ impl SampleTable {
         sizes
             + sync_bytes
             + run_bytes
+            + self.random_access_samples.len() * size_of::<u32>()
             + self.chunks.len() * size_of::<Chunk>()
             + self.checkpoints.len() * size_of::<WalkPosition>()
     }
@@ -117,6 +120,11 @@ impl SampleTable {
         let position = checkpoint.unwrap_or(WalkPosition { dts: self.first_dts, ..WalkPosition::default() });
         let skip = number.saturating_sub(position.number) as usize;
         SampleIter { samples: self, position }.skip(skip)
+    }
+
+    /// Whether a sample group marks a sample as a random access point. It may be a sync sample or not.
+    pub fn is_grouped_random_access(&self, number: u32) -> bool {
+        self.random_access_samples.binary_search(&number).is_ok()
     }
 
     /// The first sample whose decoding time satisfies `is_late_enough`, which must then be true for all later samples.

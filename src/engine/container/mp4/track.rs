@@ -3,6 +3,7 @@
 use super::super::bytes::Truncated;
 use super::super::{ContainerError, refuse_if};
 use super::boxes::{child, children, parse_full_box};
+use super::sample_groups::random_access_samples;
 use super::samples::{Sample, SampleTable};
 use super::timing::{TrackTiming, parse_edit_list};
 use super::{SampleDescription, description, sample_tables};
@@ -23,7 +24,7 @@ pub struct Mp4Track {
     pub matrix: [i32; 9],
     /// ISO 639-2 or, from `elng`, BCP-47; None if it is undetermined.
     pub language: Option<String>,
-    is_video: bool,
+    pub(super) is_video: bool,
     /// Width and height in which it is presented, pixels; zero if unknown.
     pub display_size: (u32, u32),
     /// The samples whose bytes are in the file, up to the first missing one.
@@ -74,7 +75,10 @@ impl Mp4Track {
             None => None,
         };
         let timing = TrackTiming::new(timescale, edit);
-        let samples = sample_tables::parse_stbl(stbl)?;
+        let mut samples = sample_tables::parse_stbl(stbl)?;
+        if is_video {
+            samples.random_access_samples = random_access_samples(stbl, 0, samples.count);
+        }
         let language = parse_language(mdia);
         let sample_span = SampleSpan::default();
         Ok(Self {

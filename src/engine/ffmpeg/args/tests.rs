@@ -7,6 +7,8 @@ use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::plan::{Corner, WatermarkOverlay};
 use crate::domain::time::{FrameRate, Ticks};
+use crate::engine::video_decoders::HARDWARE_DECODERS;
+use crate::engine::video_encoders::VIDEO_ENCODERS;
 
 fn media(container: Container, start_seconds: f64, color: Color) -> Media {
     let video = Video { frame_rate: FrameRate::new(25, 1), color, ..Video::new(1920, 1080) };
@@ -36,6 +38,7 @@ fn plain_options<'a>(media: &'a Media, rendition: &'a Rendition, grid: &'a Grid)
         watermark: None,
         amr_path: None,
         features: Features::default(),
+        decoder: None,
         decoder_threads: None,
     }
 }
@@ -125,6 +128,28 @@ fn every_kind_of_run_has_its_golden_arguments() {
     insta::assert_snapshot!("amr_unpacked", golden_lines(&telephone, encode(|_| ()), AAC, &frames(), 9));
     let text = encode(|plan| plan.burn = Some(BurnedSubtitle::Embedded { stream: 2, bitmap: false }));
     insta::assert_snapshot!("text_burned_in", golden_lines(&plain(Container::Matroska), text, AAC, &frames(), 9));
+}
+
+/// There is no such hardware where these are made: the arguments are by the documentation of ffmpeg 5.1.
+#[test]
+fn each_piece_of_hardware_has_its_golden_arguments() {
+    let (film, frames) = (media(Container::Matroska, 0.0, Color::default()), frames());
+    let arguments = |encoder: &str, decoder: Option<&HardwareDecoder>| {
+        let video = encode(|plan| encoder.clone_into(&mut plan.encoder));
+        let rendition = Rendition { video, audio: None, ..Rendition::default() };
+        let options = ArgumentOptions { decoder, ..plain_options(&film, &rendition, &frames) };
+        let arguments = build_arguments(&options).unwrap().join(" ");
+        let (input, _) = arguments.split_once(" -map_metadata").unwrap();
+        let (_, video) = arguments.split_once("-filter:v ").unwrap();
+        let (video, _) = video.split_once(" -color_range").unwrap();
+        format!("{encoder}, decoder {}\n  {input}\n  {video}", decoder.map_or("software", |decoder| decoder.name))
+    };
+    let hardware = VIDEO_ENCODERS.iter().filter(|encoder| encoder.is_hardware && encoder.ffmpeg.is_some());
+    let of_encoder = |encoder: &VideoEncoder| {
+        let decoders = HARDWARE_DECODERS.iter().filter(|decoder| decoder.is_beside(encoder)).map(Some);
+        std::iter::once(None).chain(decoders).map(|decoder| arguments(encoder.name, decoder)).collect::<Vec<_>>()
+    };
+    insta::assert_snapshot!("hardware", hardware.flat_map(of_encoder).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]

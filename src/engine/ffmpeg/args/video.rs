@@ -3,10 +3,11 @@
 
 use super::{ArgumentList, ArgumentOptions, CHANGE_WINDOW_SECONDS, may_change_format};
 use crate::domain::grid::Grid;
-use crate::domain::media::{Container, Hdr, Media, StreamKind, Video};
+use crate::domain::media::{Container, Media, StreamKind, Video};
 use crate::domain::plan::{BurnedSubtitle, Corner, EncodeVideo, VideoPlan, WatermarkOverlay};
 use crate::engine::RunError;
-use crate::engine::video_encoders::{FfmpegEncoder, VIDEO_ENCODERS};
+use crate::engine::ffmpeg::tone_map::tone_map_filters;
+use crate::engine::video_encoders::{FfmpegEncoder, VideoEncoder};
 
 pub(super) fn add_video(args: &mut ArgumentList, options: &ArgumentOptions) -> Result<(), RunError> {
     let plan = match &options.rendition.video {
@@ -115,16 +116,7 @@ fn video_filters(options: &ArgumentOptions, plan: &EncodeVideo) -> Result<(Vec<S
         if !options.features.has_tone_map {
             return Err(RunError::Encoder("this ffmpeg cannot map HDR to SDR (no zscale)".into()));
         }
-        // As the container says, because the frames themselves may carry no description.
-        let is_pq =
-            color.and_then(|color| color.transfer.as_deref()).map_or(hdr != Hdr::Hlg, |name| name == "smpte2084");
-        let transfer = if is_pq { "smpte2084" } else { "arib-std-b67" };
-        let range = if color.and_then(|color| color.range.as_deref()) == Some("full") { "full" } else { "limited" };
-        filters.push(format!(
-            "zscale=w={width}:h={height}:tin={transfer}:min=bt2020nc:pin=bt2020:rin={range}:t=linear:npl=100"
-        ));
-        filters.push("format=gbrpf32le,zscale=p=bt709,tonemap=tonemap=hable:desat=0".to_owned());
-        filters.push("zscale=t=bt709:m=bt709:r=limited".to_owned());
+        filters.push(tone_map_filters(hdr, color, Some((width, height))));
     } else {
         // Bilinear takes half the time of `bicubic`, and is GStreamer's method: SSIM 0.989 and 0.990 to the source at
         // 720 lines. zscale takes 2.6 ms of processor time instead of 4.5 ms from 1080 to 720 lines, and its output,
@@ -219,7 +211,6 @@ fn add_encoder(args: &mut ArgumentList, plan: &EncodeVideo, per_segment: u32) ->
 }
 
 fn ffmpeg_encoder(plan: &EncodeVideo) -> Result<&'static FfmpegEncoder, RunError> {
-    let encoder = VIDEO_ENCODERS.iter().find(|encoder| encoder.name == plan.encoder);
-    let settings = encoder.and_then(|encoder| encoder.ffmpeg.as_ref());
+    let settings = VideoEncoder::of_name(&plan.encoder).and_then(|encoder| encoder.ffmpeg.as_ref());
     settings.ok_or_else(|| RunError::Encoder(format!("no settings for encoder {}", plan.encoder)))
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::connection::Connection;
@@ -10,6 +10,7 @@ use super::log_layer::LogForwarder;
 use crate::domain::worker::frame::FrameKind;
 use crate::engine::gst::progress;
 use crate::engine::worker::message::{Beat, BeatStage};
+use crate::telemetry::traces::now_nanos;
 
 /// Time from one heartbeat to the next while there is a job.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -28,6 +29,8 @@ pub(super) struct Activity {
     next: AtomicUsize,
     /// Whether the job waits for the server to read, or for the network.
     is_waiting: AtomicBool,
+    /// When the run began or continued with the segment that is next, nanoseconds since 1970.
+    working_since: AtomicU64,
 }
 
 impl Activity {
@@ -45,7 +48,22 @@ impl Activity {
         self.next.store(first, Ordering::Relaxed);
         self.gate.store(gate, Ordering::Relaxed);
         self.is_waiting.store(false, Ordering::Relaxed);
+        self.note_work();
         true
+    }
+
+    /// When the work on the segment that is next began, nanoseconds since 1970.
+    pub(super) fn working_since(&self) -> u64 {
+        self.working_since.load(Ordering::Relaxed)
+    }
+
+    fn note_work(&self) {
+        self.working_since.store(now_nanos(), Ordering::Relaxed);
+    }
+
+    fn is_at_gate(&self) -> bool {
+        // Segments are delivered in order, so the run has no open segment once the gate's one was delivered.
+        self.next.load(Ordering::Relaxed) > self.gate.load(Ordering::Relaxed)
     }
 
     pub(super) fn end(&self) {
@@ -62,6 +80,9 @@ impl Activity {
     }
 
     pub(super) fn raise_gate(&self, through: usize) {
+        if self.is_at_gate() {
+            self.note_work();
+        }
         self.gate.fetch_max(through, Ordering::Relaxed);
     }
 
@@ -69,12 +90,11 @@ impl Activity {
     pub(super) fn set_delivered(&self, index: usize) {
         progress().add(1);
         self.next.store(index + 1, Ordering::Relaxed);
+        self.note_work();
     }
 
     fn stage(&self, is_reading: bool) -> BeatStage {
-        // Segments are delivered in order, so the run has no open segment once the gate's one was delivered.
-        let is_at_gate = self.next.load(Ordering::Relaxed) > self.gate.load(Ordering::Relaxed);
-        if self.job().is_none() || is_at_gate || self.is_waiting.load(Ordering::Relaxed) {
+        if self.job().is_none() || self.is_at_gate() || self.is_waiting.load(Ordering::Relaxed) {
             BeatStage::Idle
         } else if is_reading {
             BeatStage::Reading

@@ -20,8 +20,9 @@ use crate::engine::gst::encoder_elements::find_encoder;
 use crate::engine::gst::script_source::read_script;
 use crate::engine::image::Image;
 use crate::engine::source::SourceFile;
-use crate::engine::worker::message::{RunWork, SegmentHeader};
+use crate::engine::worker::message::{RunWork, SegmentHeader, SegmentSpan};
 use crate::engine::{Job, RenditionSpec, Result, Run, RunError, Segment};
+use crate::telemetry::traces;
 
 /// Control of the run of this process.
 pub(super) struct RunControl {
@@ -51,8 +52,9 @@ pub(super) fn start(
     connection: Arc<Connection>,
     activity: Arc<Activity>,
 ) -> Result<RunControl> {
-    let (Run { segments, gate }, sender, gate_receiver) = Run::channel(work.through);
+    let (Run { segments, gate, .. }, sender, gate_receiver) = Run::channel(work.through);
     let name = format!("run-{}", work.first);
+    let is_traced = work.trace.is_some();
     let make_segments = move || {
         // A panic after the preparation is an error that the task sends by itself.
         let prepared = catch_unwind(AssertUnwindSafe(|| prepare(work, descriptors, sender.clone(), gate_receiver)));
@@ -67,7 +69,7 @@ pub(super) fn start(
     };
     let thread = std::thread::Builder::new().name(name).spawn(make_segments);
     let thread = thread.map_err(|cause| RunError::Internal(format!("no thread for a run: {cause}")))?.thread().clone();
-    spawn("segments", move || send_segments(job, segments, &connection, &activity))?;
+    spawn("segments", move || send_segments(job, segments, &connection, &activity, is_traced))?;
     Ok(RunControl { gate, thread })
 }
 
@@ -125,11 +127,13 @@ fn send_segments(
     mut segments: mpsc::Receiver<Result<Segment>>,
     connection: &Connection,
     activity: &Activity,
+    is_traced: bool,
 ) -> ! {
     while let Some(outcome) = segments.blocking_recv() {
         // The socket is full while the server does not read. That is no fault of the run.
         activity.set_waiting(true);
-        let sent = outcome.and_then(|segment| send_segment(job, &segment, connection).map(|()| segment.index));
+        let span = is_traced.then(|| segment_span(activity));
+        let sent = outcome.and_then(|segment| send_segment(job, &segment, span, connection).map(|()| segment.index));
         match sent {
             Ok(index) => activity.set_delivered(index),
             Err(error) => {
@@ -144,11 +148,18 @@ fn send_segments(
     end_process(0)
 }
 
-fn send_segment(job: u32, segment: &Segment, connection: &Connection) -> Result<()> {
+/// The span of a segment that is complete now.
+fn segment_span(activity: &Activity) -> SegmentSpan {
+    let ended_at = traces::now_nanos();
+    SegmentSpan { span_id: traces::random_id(), started_at: activity.working_since().min(ended_at), ended_at }
+}
+
+fn send_segment(job: u32, segment: &Segment, span: Option<SegmentSpan>, connection: &Connection) -> Result<()> {
     let SegmentContent::InMemory(bytes) = &segment.content else {
         return Err(RunError::Internal("a segment of GStreamer has no bytes".into()));
     };
-    connection.send_json(FrameKind::Segment, job, &SegmentHeader { index: segment.index, bytes: bytes.len() });
+    let header = SegmentHeader { index: segment.index, bytes: bytes.len(), span };
+    connection.send_json(FrameKind::Segment, job, &header);
     bytes.chunks(MAX_PIECE_BYTES).for_each(|piece| connection.send(FrameKind::Piece, job, piece));
     Ok(())
 }

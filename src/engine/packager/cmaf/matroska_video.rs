@@ -74,6 +74,19 @@ impl MatroskaVideo {
         self.keyframes.len() * size_of::<KeyframeBlock>() + self.prefix.len()
     }
 
+    /// Offset and size of a keyframe by its place in the index.
+    pub(super) fn keyframe_range(&self, file: &(impl ReadAt + ?Sized), place: usize) -> Option<(u64, u32)> {
+        let keyframe = self.keyframes.get(place)?;
+        let mut found = None;
+        let walked = self.layout.walk_blocks(file, keyframe.cluster, MAX_ELEMENTS, |block| {
+            if block.offset == keyframe.offset {
+                found = range_in_file(&block, file.len());
+            }
+            block.offset < keyframe.offset
+        });
+        walked.ok().and(found)
+    }
+
     /// The frames of a segment, in decoding order.
     pub(super) fn segment_samples(
         &self,

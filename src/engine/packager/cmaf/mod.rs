@@ -2,6 +2,7 @@
 //! of the file.
 
 mod closed_captions;
+mod keyframe_film;
 mod matroska_audio;
 mod matroska_entry;
 mod matroska_video;
@@ -13,4 +14,4 @@ mod tests;
 mod track;
 
 pub(super) use segment::{CmafSegment, ExtentCursor};
-pub use track::CmafTrack;
+pub use track::{AiredPosition, CmafTrack};

@@ -80,6 +80,12 @@ impl Mp4Video {
         Ok(found)
     }
 
+    /// Offset and size of a keyframe by its place in the index.
+    pub(super) fn keyframe_range(&self, place: usize) -> Option<(u64, u32)> {
+        let sample = self.track.samples.iter_from(self.keyframes.number(place)?).next()?;
+        Some((sample.offset, sample.size))
+    }
+
     /// Number of a segment's first sample; of the last sample plus one for the end of the grid.
     fn first_sample(&self, index: &KeyframeIndex, grid: &Grid, segment: usize) -> Result<u32, RunError> {
         self.keyframes.first_sample(index, grid, segment, self.track.samples.len())

@@ -24,6 +24,23 @@ impl SegmentSamples {
         self.ranges.push(range);
     }
 
+    /// Makes the video of a channel's item begin and end with the item: its first frame is shown from time 0 on, and its last
+    /// one until `end`, if that is in this segment. Frames after the end are left out.
+    pub(super) fn fit_item(&mut self, is_first: bool, end: Option<i64>) {
+        let earliest = self.samples.iter().map(|sample| sample.pts).min();
+        if let Some(first) = self.samples.first_mut().filter(|first| is_first && Some(first.pts) == earliest) {
+            first.pts = first.pts.min(0);
+        }
+        let Some(end) = end else { return };
+        if earliest.is_some_and(|earliest| earliest < end) {
+            let is_aired: Vec<bool> = self.samples.iter().map(|sample| sample.pts < end).collect();
+            let (mut of_samples, mut of_ranges) = (is_aired.iter(), is_aired.iter());
+            self.samples.retain(|_| of_samples.next().is_none_or(|is_aired| *is_aired));
+            self.ranges.retain(|_| of_ranges.next().is_none_or(|is_aired| *is_aired));
+        }
+        self.end = end;
+    }
+
     /// Whether there are more than a segment may have.
     pub(super) fn is_too_long(&self) -> bool {
         self.samples.len() > MAX_SAMPLES

@@ -1,11 +1,13 @@
 //! A made Matroska file with header stripping and lacing; damaged files: opening fails, or segments are made, never a panic.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::domain::cmaf::boxes::tests::find;
 use crate::domain::grid::Grid;
 use crate::domain::mpegts::psi::TrackKind;
 use crate::engine::container::bytes::ReadAt;
-use crate::engine::container::matroska::MatroskaFile;
+use crate::engine::container::matroska::{MatroskaFile, SharedScan};
 use crate::engine::container::mp4::Mp4File;
 use crate::engine::damaged_films::{SeededRandom, damage, make_film, run_ffmpeg};
 use crate::engine::packager::LazySegment;
@@ -74,7 +76,7 @@ fn read(segment: CmafSegment, file: &[u8]) -> Vec<u8> {
 #[test]
 fn stripped_bytes_and_laced_frames_are_put_back_in_order() {
     let file = stripped_and_laced_file();
-    let track = CmafTrack::open_matroska(&file[..], 0, 0.0).unwrap();
+    let track = CmafTrack::open_matroska(&file[..], 0, 0.0, &SharedScan::default()).unwrap();
     assert_eq!((track.timescale(), track.entry().codecs.as_str()), (48_000, "mp4a.40.2"));
     let grid = Grid::from_step(0.7, 2.1333);
     let (mut payload, mut next_time) = (Vec::new(), 3600 * 48_000);
@@ -100,7 +102,7 @@ fn compressed_tracks_and_other_codecs_are_refused() {
         let at = file.windows(from.len()).position(|bytes| bytes == from).unwrap();
         let mut bytes = file.clone();
         bytes[at..at + to.len()].copy_from_slice(to);
-        CmafTrack::open_matroska(&bytes[..], 0, 0.0).unwrap_err().reason()
+        CmafTrack::open_matroska(&bytes[..], 0, 0.0, &SharedScan::default()).unwrap_err().reason()
     };
     let algorithm = number(0x4254, 3);
     assert_eq!(changed(&algorithm, &number(0x4254, 0)), "the track is compressed or encrypted");
@@ -146,12 +148,42 @@ fn sizes_are_those_of_the_segments() {
         assert_eq!(video.end(), Some(index.end));
     }
     let file = make_film("d.mkv", audio_input, "-c:a aac");
-    let end = CmafTrack::open_matroska(&file[..], 1, 0.0).unwrap().end().unwrap().as_seconds();
+    let end = CmafTrack::open_matroska(&file[..], 1, 0.0, &SharedScan::default()).unwrap().end().unwrap().as_seconds();
     assert!((1.69..1.8).contains(&end), "the tag states {end}");
     let file = stripped_and_laced_file();
-    let track = CmafTrack::open_matroska(&file[..], 0, 0.0).unwrap();
+    let track = CmafTrack::open_matroska(&file[..], 0, 0.0, &SharedScan::default()).unwrap();
     let grid = Grid::from_step(0.7, 2.1);
     assert_eq!((track.end(), track.segment_sizes(&grid), track.bit_rates(&grid)), (None, None, None));
+}
+
+#[test]
+fn a_keyframe_film_has_the_first_frames_of_the_segments() {
+    for (name, options) in [
+        ("a.mp4", ""),
+        ("b.mp4", "-movflags +frag_keyframe+empty_moov"),
+        ("c.mkv", ""),
+        ("d.webm", "-c:v libvpx-vp9 -cpu-used 8"),
+    ] {
+        let file = make_film(name, "", options);
+        let track = match name {
+            "c.mkv" | "d.webm" => CmafTrack::open_matroska(&file[..], 0, 0.0, &SharedScan::default()).unwrap(),
+            _ => CmafTrack::open_mp4(&file[..], 0, 0.0).unwrap(),
+        };
+        let index = track.index().unwrap();
+        let grid = Grid::from_keyframes(&index.keyframes[1..], 0.0001, index.end.as_seconds());
+        assert!(grid.len() > 3, "{name}: {grid:?}");
+        let first_frame = |number: usize| {
+            let segment = read(track.lay_out_segment(&file[..], &grid, number).unwrap(), &file);
+            let trun = find(&segment, &[b"moof", b"traf", b"trun"]);
+            let word = |at: usize| u32::from_be_bytes(trun[at..at + 4].try_into().unwrap()) as usize;
+            segment[word(8)..word(8) + word(16)].to_vec()
+        };
+        let places = [0, 2, 2, 1];
+        let film = track.keyframe_film(&file[..], &places).unwrap();
+        assert!(film.starts_with(track.init_segment()) && film.ends_with(&places.map(first_frame).concat()), "{name}");
+        assert!(track.keyframe_film(&file[..], &[index.keyframes.len()]).is_err());
+        assert!(track.keyframe_film(&file[..file.len() / 3], &[2]).is_err());
+    }
 }
 
 /// The segments of a track of audio, or of video from its index.
@@ -164,15 +196,15 @@ fn files_without_cues_are_scanned() {
     let made = make_film("a.mkv", "-f lavfi -i sine=r=48000:d=3", "-c:a aac");
     for (mut file, video) in [(made, Some(0)), (stripped_and_laced_file(), None)] {
         let audio = video.map_or(0, |_| 1);
-        let open = |file: &[u8], stream| CmafTrack::open_matroska(file, stream, 0.0).unwrap();
-        let index = |file: &[u8]| video.map(|video| open(file, video).index().unwrap().clone());
+        let open = |file: &[u8], stream, scan: &SharedScan| CmafTrack::open_matroska(file, stream, 0.0, scan).unwrap();
+        let index = |file: &[u8]| video.map(|video| open(file, video, &SharedScan::default()).index().unwrap().clone());
         let grid = index(&file).map_or(Grid::from_step(0.7, 2.1333), |index| {
             assert!(index.keyframes.len() > 4);
             Grid::from_keyframes(&index.keyframes[1..], 0.7, index.end.as_seconds())
         });
         let segments = |file: &[u8]| {
-            let streams = video.into_iter().chain([audio]);
-            streams.map(|stream| all_segments(&open(file, stream), file, &grid)).collect::<Vec<_>>()
+            let (streams, scan) = (video.into_iter().chain([audio]), SharedScan::default());
+            streams.map(|stream| all_segments(&open(file, stream, &scan), file, &grid)).collect::<Vec<_>>()
         };
         let expected = (index(&file), segments(&file));
         // Cues become tags. The seek head finds them by the position, so that no entry of it names other elements.
@@ -180,6 +212,7 @@ fn files_without_cues_are_scanned() {
         file[at..at + 4].copy_from_slice(&0x1254_c367u32.to_be_bytes());
         assert_eq!(MatroskaFile::read(&file[..]).unwrap().read_all_cues().unwrap_err().reason(), "there are no Cues");
         assert!((index(&file), segments(&file)) == expected, "video {video:?}");
+        check_single_scan(&file);
     }
 }
 
@@ -205,12 +238,39 @@ fn negative_offsets_of_fragments_are_presentation_times() {
     assert!(all_segments(&track, &fragments, &grid) == all_segments(&expected, &whole, &grid));
 }
 
+/// A file that counts how often it is read.
+struct CountedReads<'a>(&'a [u8], AtomicUsize);
+
+impl ReadAt for CountedReads<'_> {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read_at(buffer, offset)
+    }
+}
+
+/// Checks that the second reader of a file without cues does not scan it.
+fn check_single_scan(file: &[u8]) {
+    let (file, scan) = (CountedReads(file, AtomicUsize::new(0)), SharedScan::default());
+    let header = MatroskaFile::read(&file).unwrap();
+    let count_reads = |read: &dyn Fn()| {
+        let before = file.1.load(Ordering::Relaxed);
+        read();
+        file.1.load(Ordering::Relaxed) - before
+    };
+    assert!(count_reads(&|| drop(header.read_or_scan_all_cues(&scan).unwrap())) > 10);
+    assert_eq!(count_reads(&|| drop(header.read_or_scan_cues(1, &scan).unwrap())), 0);
+}
+
 /// Opens every stream and makes up to 20 segments of each; the number of segments made.
 fn count_segments(bytes: &[u8]) -> Result<usize, String> {
     let open = |stream| {
         let is_matroska = bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]);
         let track = if is_matroska {
-            CmafTrack::open_matroska(bytes, stream, 0.0)
+            CmafTrack::open_matroska(bytes, stream, 0.0, &SharedScan::default())
         } else {
             CmafTrack::open_mp4(bytes, stream, 0.0)
         };

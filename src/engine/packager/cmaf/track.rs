@@ -22,7 +22,7 @@ use crate::domain::playlist::IFrame;
 use crate::domain::time::Ticks;
 use crate::engine::container::ContainerError;
 use crate::engine::container::bytes::{ReadAt, SampleBytes};
-use crate::engine::container::matroska::{MatroskaFile, split_lacing};
+use crate::engine::container::matroska::{MatroskaFile, SharedScan, split_lacing};
 use crate::engine::container::mp4::Mp4File;
 use crate::engine::index::KeyframeIndex;
 use crate::engine::packager::MAX_SEGMENT_PAYLOAD_BYTES;
@@ -55,6 +55,17 @@ enum TrackSamples {
     Mp4Audio(Box<Mp4Audio>),
     MatroskaVideo(MatroskaVideo),
     MatroskaAudio(MatroskaAudio),
+}
+
+/// The place of a copied segment on a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct AiredPosition {
+    /// Channel clock at time 0 of the file.
+    pub channel_origin: Ticks,
+    /// Where the item ends in source time, if this is its last segment on air.
+    pub item_end: Option<Ticks>,
+    /// `sequence_number` of `mfhd`, from 1.
+    pub sequence_number: u32,
 }
 
 /// The parts of a track that its container states.
@@ -98,11 +109,12 @@ impl CmafTrack {
     }
 
     /// Opens stream `stream` (ffmpeg's number) of a Matroska or WebM file: reads the cues and the first frame, and without cues
-    /// the header of every block.
+    /// the header of every block, unless `scan` has them.
     pub(in crate::engine::packager) fn open_matroska(
         file: &(impl ReadAt + ?Sized),
         stream: u32,
         start_seconds: f64,
+        scan: &SharedScan,
     ) -> Result<Self, ContainerError> {
         let start = Ticks::from_seconds(start_seconds);
         let header = MatroskaFile::read(file)?;
@@ -117,7 +129,7 @@ impl CmafTrack {
         let parts = match (&track.video_format, track.audio_format) {
             (Some(format), _) => {
                 let entry = video_entry(&track, format, &first_frame)?;
-                let cues = header.read_or_scan_cues(track.number)?;
+                let cues = header.read_or_scan_cues(track.number, scan)?;
                 let (video, index) = MatroskaVideo::read(file, layout, &track, &cues, start)?;
                 TrackParts {
                     timescale: video.timescale(),
@@ -132,7 +144,8 @@ impl CmafTrack {
             }
             (None, Some(format)) => {
                 let (entry, frames) = audio_entry(&track, format, &first_frame)?;
-                let audio = MatroskaAudio::new(layout, &track, frames, &block, &header.read_or_scan_all_cues()?, start);
+                let cues = header.read_or_scan_all_cues(scan)?;
+                let audio = MatroskaAudio::new(layout, &track, frames, &block, &cues, start);
                 TrackParts {
                     timescale: audio.timescale(),
                     samples: TrackSamples::MatroskaAudio(audio),
@@ -224,10 +237,12 @@ impl CmafTrack {
         }
     }
 
-    /// The first frames of the segments, for an I-frame playlist; None for audio, and if the tables do not state them.
+    /// The first frames of the segments, for an I-frame playlist; None for audio. Where the tables do not state the sizes, each is
+    /// laid out by [`Self::lay_out_iframe`].
     pub fn keyframe_ranges(&self, grid: &Grid) -> Option<Vec<IFrame>> {
         self.index.as_ref()?;
-        self.segment_sizes(grid).map(|sizes| iframes(&sizes))
+        let alone = || (0..grid.len()).map(|segment| IFrame { segment, bytes: None }).collect();
+        Some(self.segment_sizes(grid).map_or_else(alone, |sizes| iframes(&sizes)))
     }
 
     /// For the attributes `BANDWIDTH` and `AVERAGE-BANDWIDTH`; None if the tables do not state the sizes.
@@ -258,7 +273,38 @@ impl CmafTrack {
         grid: &Grid,
         number: usize,
     ) -> Result<CmafSegment> {
-        let SegmentSamples { mut samples, ranges, end } = self.segment_samples(file, grid, number)?;
+        let samples = self.segment_samples(file, grid, number)?;
+        let base = TIMELINE_BASE.to_units(self.timescale);
+        self.lay_out_samples(file, samples, (number, u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1)), base)
+    }
+
+    /// Lays out segment `number` of a channel's item on the channel's timeline.
+    ///
+    /// # Errors
+    /// As [`Self::lay_out_segment`].
+    pub(in crate::engine::packager) fn lay_out_aired(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        grid: &Grid,
+        number: usize,
+        position: &AiredPosition,
+    ) -> Result<CmafSegment> {
+        let mut samples = self.segment_samples(file, grid, number)?;
+        let end = position.item_end.map(|end| end.to_units(self.timescale));
+        samples.fit_item(number == 0, end);
+        // The same for the whole item, so that its times are rounded once.
+        let base = position.channel_origin.to_units(self.timescale);
+        self.lay_out_samples(file, samples, (number, position.sequence_number), base)
+    }
+
+    /// Lays out a segment, by its number in the grid and in its fragment. `base` is added to all times.
+    fn lay_out_samples(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        SegmentSamples { mut samples, ranges, end }: SegmentSamples,
+        (number, sequence_number): (usize, u32),
+        base: i64,
+    ) -> Result<CmafSegment> {
         let total_bytes: u64 = samples.iter().map(|sample| u64::from(sample.size)).sum();
         if samples.len() > super::samples::MAX_SAMPLES || total_bytes > MAX_SEGMENT_PAYLOAD_BYTES {
             return Err(RunError::SourceRead(format!("segment {number} is too large")));
@@ -269,13 +315,7 @@ impl CmafTrack {
         if self.kind == TrackKind::Video {
             squeeze_decode_times(&mut samples, end);
         }
-        let fragment = Fragment {
-            kind: self.kind,
-            sequence_number: u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1),
-            samples: &samples,
-            end,
-            base: TIMELINE_BASE.to_units(self.timescale),
-        };
+        let fragment = Fragment { kind: self.kind, sequence_number, samples: &samples, end, base };
         let head = moof::lay_out(&fragment)
             .map_err(|error| RunError::SourceRead(format!("segment {number} cannot be laid out: {error}")))?;
         Ok(CmafSegment::new(head.bytes, self.prefix(), &ranges))
@@ -291,8 +331,18 @@ impl CmafTrack {
         }
     }
 
+    /// Offset and size of a keyframe in the file, by its place in [`Self::index`].
+    pub(super) fn keyframe_range(&self, file: &(impl ReadAt + ?Sized), place: usize) -> Result<(u64, u32)> {
+        let range = match &self.samples {
+            TrackSamples::Mp4Video(video) => video.keyframe_range(place),
+            TrackSamples::MatroskaVideo(video) => video.keyframe_range(file, place),
+            TrackSamples::Mp4Audio(_) | TrackSamples::MatroskaAudio(_) => None,
+        };
+        range.ok_or_else(|| RunError::SourceRead(format!("keyframe {place} cannot be found")))
+    }
+
     /// Bytes that the container removed from the start of every sample.
-    fn prefix(&self) -> &[u8] {
+    pub(super) fn prefix(&self) -> &[u8] {
         match &self.samples {
             TrackSamples::Mp4Video(_) | TrackSamples::Mp4Audio(_) => &[],
             TrackSamples::MatroskaVideo(video) => video.prefix(),

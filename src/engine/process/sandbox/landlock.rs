@@ -4,7 +4,7 @@ use std::io::{Error, Result};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
 };
 use rustix::fs::FileType;
@@ -34,19 +34,27 @@ pub(super) fn kernel_abi() -> Result<u32> {
     u32::try_from(version).map_err(|_| Error::last_os_error())
 }
 
-/// A ruleset that refuses all access to files, TCP ports, abstract sockets and foreign signals, but for `paths` and the
-/// files behind `inherited`, which may be read. `newest_abi` leaves out the rights of newer kernels.
+/// The sockets that a process may use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sockets {
+    pub may_send_udp: bool,
+    /// A port that it may connect to by TCP.
+    pub tcp_port: Option<u16>,
+}
+
+/// A ruleset that refuses all access to files, TCP ports, abstract sockets and foreign signals, but for `sockets`, `paths` and
+/// the files behind `inherited`, which may be read. `newest_abi` leaves out the rights of newer kernels.
 ///
 /// # Errors
 /// When the kernel has no Landlock.
 pub(super) fn create_ruleset(
     paths: &AllowedPaths,
     inherited: &[BorrowedFd<'_>],
-    may_send_udp: bool,
+    sockets: Sockets,
     newest_abi: Option<u32>,
 ) -> std::result::Result<OwnedFd, String> {
     let abi = newest_abi.map_or(NEWEST_ABI, |newest| ABI::from(i32::try_from(newest).unwrap_or(i32::MAX)));
-    let mut ruleset = create(abi, may_send_udp).map_err(|error| error.to_string())?;
+    let mut ruleset = create(abi, sockets.may_send_udp).map_err(|error| error.to_string())?;
     let rights = [(&paths.readable, READ), (&paths.devices, USE_DEVICE), (&paths.executable, RUN)];
     for (paths, rights) in rights {
         for path in paths {
@@ -61,6 +69,9 @@ pub(super) fn create_ruleset(
         if !is_folder(file) {
             allow(&mut ruleset, file, AccessFs::ReadFile.into());
         }
+    }
+    if let (Some(port), true) = (sockets.tcp_port, abi >= ABI::V4) {
+        let _ = (&mut ruleset).add_rule(NetPort::new(port, AccessNet::ConnectTcp));
     }
     Option::<OwnedFd>::from(ruleset).ok_or_else(|| "the kernel has no Landlock".to_owned())
 }

@@ -18,6 +18,7 @@ mod program;
 mod seccomp;
 mod syscalls;
 
+use landlock::Sockets;
 use paths::AllowedPaths;
 use program::Program;
 use seccomp::{Confined, Filter};
@@ -48,8 +49,8 @@ pub fn enter_worker_sandbox_up_to(kind: WorkerKind, newest_abi: Option<u32>) -> 
     }
     keep_capabilities(CapabilitySet::empty());
     let _ = rustix::thread::set_no_new_privs(true);
-    let may_send_udp = kind == WorkerKind::Network;
-    let ruleset = landlock::create_ruleset(&AllowedPaths::of_machine(), &[], may_send_udp, newest_abi);
+    let sockets = Sockets { may_send_udp: kind == WorkerKind::Network, tcp_port: None };
+    let ruleset = landlock::create_ruleset(&AllowedPaths::of_machine(), &[], sockets, newest_abi);
     let restricted = ruleset.and_then(|ruleset| {
         landlock::restrict_self(ruleset.as_fd()).map_err(|cause| cause.to_string())?;
         landlock::kernel_abi().map_err(|cause| cause.to_string())
@@ -93,14 +94,16 @@ pub(super) struct ProgramSandbox {
 }
 
 impl ProgramSandbox {
-    /// Prepares the sandbox of `program`, which may read the files behind `inherited` by `/proc/self/fd`.
-    pub fn prepare(program: &Path, inherited: &[BorrowedFd<'_>]) -> Self {
+    /// Prepares the sandbox of `program`, which may read the files behind `inherited` by `/proc/self/fd`, and connect to
+    /// `loopback_port` by TCP. Kernels before 6.7 (Landlock 4) cannot restrict the port.
+    pub fn prepare(program: &Path, inherited: &[BorrowedFd<'_>], loopback_port: Option<u16>) -> Self {
         static WARNING: Once = Once::new();
         let Program { is_script, executable, libraries } = Program::examine(program);
         let mut paths = AllowedPaths { executable, ..AllowedPaths::of_machine() };
         paths.readable.extend(libraries);
-        let ruleset = landlock::create_ruleset(&paths, inherited, false, None);
-        let filter = Filter::build(Confined::Program { is_script });
+        let ruleset =
+            landlock::create_ruleset(&paths, inherited, Sockets { may_send_udp: false, tcp_port: loopback_port }, None);
+        let filter = Filter::build(Confined::Program { is_script, may_connect: loopback_port.is_some() });
         if ruleset.is_err() || filter.is_err() || !seccomp::is_available() {
             WARNING.call_once(|| tracing::warn!(gaps = ?supported().gaps, "child processes are not fully confined"));
         }

@@ -13,7 +13,7 @@ use seccompiler::{
 };
 
 use super::WorkerKind;
-use super::syscalls::{COMMON, EXEC, FIRST_UNKNOWN, NETWORK, SCRIPT};
+use super::syscalls::{COMMON, CONNECT, EXEC, FIRST_UNKNOWN, NETWORK, SCRIPT};
 
 /// The process behind a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(super) enum Confined {
     Program {
         /// A script starts other programs.
         is_script: bool,
+        /// Whether it may connect by TCP; Landlock restricts the port.
+        may_connect: bool,
     },
 }
 
@@ -170,14 +172,16 @@ fn rules(confined: Confined, ioctl_types: impl Iterator<Item = u8>) -> std::resu
     let groups: &[&[libc::c_long]] = match confined {
         Confined::Worker(WorkerKind::Media) => &[],
         Confined::Worker(WorkerKind::Network) => &[NETWORK],
-        Confined::Program { is_script: false } => &[EXEC],
-        Confined::Program { is_script: true } => &[EXEC, SCRIPT],
+        Confined::Program { is_script: false, may_connect: false } => &[EXEC],
+        Confined::Program { is_script: false, may_connect: true } => &[EXEC, CONNECT],
+        Confined::Program { is_script: true, may_connect: false } => &[EXEC, SCRIPT],
+        Confined::Program { is_script: true, may_connect: true } => &[EXEC, SCRIPT, CONNECT],
     };
     let mut rules: Rules =
         COMMON.iter().chain(groups).flat_map(|group| group.iter()).map(|&call| (call, vec![])).collect();
     let own_id = |index| vec![all([equals(index, OWN_ID.into())])];
     let own_id_or_0 = |index| [0, OWN_ID.into()].map(|id| all([equals(index, id)])).into();
-    let flags = if confined == (Confined::Program { is_script: true }) {
+    let flags = if matches!(confined, Confined::Program { is_script: true, .. }) {
         masked(0, CLONE_NAMESPACES, 0)
     } else {
         let thread = libc::CLONE_THREAD as u64;
@@ -209,6 +213,10 @@ fn rules(confined: Confined, ioctl_types: impl Iterator<Item = u8>) -> std::resu
             })
         });
         checked.push((libc::SYS_socket, udp.collect()));
+    }
+    if matches!(confined, Confined::Program { may_connect: true, .. }) {
+        let stream = masked(1, SOCKET_TYPE_MASK, libc::SOCK_STREAM as u64);
+        checked.push((libc::SYS_socket, vec![all([equals(0, libc::AF_INET as u64), stream])]));
     }
     for (call, alternatives) in checked {
         rules.insert(call, alternatives.into_iter().collect::<std::result::Result<_, _>>()?);

@@ -76,6 +76,9 @@ const LEGACY: &[c_long] = &[];
 /// For `srtsrc`, beside `socket` for UDP: SRT binds a local port and connects it.
 pub(super) const NETWORK: &[c_long] = calls![SYS_bind SYS_connect];
 
+/// For a program that reads from a loopback port, beside `socket` for TCP.
+pub(super) const CONNECT: &[c_long] = calls![SYS_connect];
+
 /// For a program: the call that starts it, after the filter is installed.
 pub(super) const EXEC: &[c_long] = calls![SYS_execve];
 

@@ -12,8 +12,9 @@ const OTHER: u64 = 1234;
 
 const MEDIA: Confined = Confined::Worker(WorkerKind::Media);
 const SRT: Confined = Confined::Worker(WorkerKind::Network);
-const FFMPEG: Confined = Confined::Program { is_script: false };
-const SCRIPTED: Confined = Confined::Program { is_script: true };
+const FFMPEG: Confined = Confined::Program { is_script: false, may_connect: false };
+const READER: Confined = Confined::Program { is_script: false, may_connect: true };
+const SCRIPTED: Confined = Confined::Program { is_script: true, may_connect: false };
 const EVERY: [Confined; 4] = [MEDIA, SRT, FFMPEG, SCRIPTED];
 
 /// The kernel's answer to a call: the fields of `seccomp_data` are number, processor, instruction pointer, arguments.
@@ -142,7 +143,7 @@ fn threads_are_allowed_and_processes_only_to_scripts() {
 }
 
 #[test]
-fn sockets_are_stream_pairs_and_for_srt_udp() {
+fn sockets_are_stream_pairs_for_srt_udp_and_for_remote_files_tcp() {
     let with_flags = |kind: i32| (kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
     check(ALLOW, &EVERY, libc::SYS_socketpair, &[1, with_flags(libc::SOCK_STREAM)]);
     check(EPERM, &EVERY, libc::SYS_socketpair, &[1, with_flags(libc::SOCK_DGRAM)]);
@@ -157,6 +158,11 @@ fn sockets_are_stream_pairs_and_for_srt_udp() {
         check(EPERM, &[MEDIA, FFMPEG, SCRIPTED], libc::SYS_socket, &udp);
         check(EPERM, &[SRT], libc::SYS_socket, &[udp[0], udp[1], libc::IPPROTO_ICMP as u64]);
     }
+    check(ALLOW, &[READER], libc::SYS_socket, &[libc::AF_INET as u64, with_flags(libc::SOCK_STREAM), 0]);
+    check(EPERM, &[READER], libc::SYS_socket, &[libc::AF_INET as u64, with_flags(libc::SOCK_DGRAM), 0]);
+    check(EPERM, &[READER], libc::SYS_socket, &[libc::AF_INET6 as u64, with_flags(libc::SOCK_STREAM), 0]);
+    check(ALLOW, &[READER], libc::SYS_connect, &[]);
+    check(EPERM, &[READER], libc::SYS_bind, &[]);
     for call in [libc::SYS_connect, libc::SYS_bind] {
         check(ALLOW, &[SRT], call, &[]);
         check(EPERM, &[MEDIA, FFMPEG, SCRIPTED], call, &[]);

@@ -2,7 +2,7 @@
 //! run of the same ffmpeg.
 //!
 //! One seamless ten-second loop of video is rendered per codec and repeated without encoding it again; audio likewise. The
-//! whole set costs about seven seconds of one core.
+//! whole set costs about 25 seconds of one core. Descriptions, posters and covers lie beside it.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,24 +10,14 @@ use std::process::Stdio;
 use futures_util::future::join_all;
 use tokio::process::Command;
 
+mod companions;
+mod recipes;
+
+use companions::{COMPANIONS, INPUT_IMAGES};
+use recipes::{PARTS, SAMPLES, Sample, lavfi_graph};
+
 /// Raised whenever a recipe changes, so that folders of older versions are made again.
-const RECIPE_VERSION: &str = "1";
-
-/// A landscape of embers, rendered at 48x27 and smoothly enlarged. Every term has a period of ten seconds.
-const EMBERS_VIDEO: &str = "nullsrc=s=48x27:r=24:d=10,geq=\
-    r='60+170*exp(-pow((Y-19-2.5*sin(X/6+T*PI*0.4)-2*sin(X/11-T*PI*0.2))/4.5,2))+30*sin(X/13+T*PI*0.2)*(1-Y/40)':\
-    g='40+95*exp(-pow((Y-20-2.5*sin(X/6+T*PI*0.4)-2*sin(X/11-T*PI*0.2))/3.2,2))':\
-    b='92-2.4*Y+22*sin(X/9-T*PI*0.2)',\
-    format=yuv420p,scale=960:540:flags=bicubic";
-
-/// A slow chord, with different left and right channels.
-const CHORD: &str = "aevalsrc='0.09*(sin(440*PI*t)+sin(554*PI*t)*(0.5+0.5*sin(0.4*PI*t))+sin(660*PI*t)*(0.5+0.5*sin(0.2*PI*t)))|\
-    0.09*(sin(440*PI*t)+sin(554*PI*t)*(0.5+0.5*cos(0.4*PI*t))+sin(830*PI*t)*(0.5+0.5*cos(0.2*PI*t)))':s=48000:d=10,\
-    aloop=loop=5:size=480000";
-
-/// A lower chord, for the second audio track and the audiobook.
-const LOW_CHORD: &str =
-    "aevalsrc='0.14*(sin(220*PI*t)+sin(330*PI*t)*(0.5+0.5*sin(0.4*PI*t)))':s=48000:d=10,aloop=loop=5:size=480000";
+const RECIPE_VERSION: &str = "2";
 
 const CUES: [(&str, &str); 6] = [
     ("A fire, and nothing to hurry for.", "Ein Feuer, und nichts, das eilt."),
@@ -36,55 +26,6 @@ const CUES: [(&str, &str); 6] = [
     ("Outside, it may rain as it likes.", "Draußen mag es regnen, wie es will."),
     ("Stay as long as you want.", "Bleib, so lange du magst."),
     ("There is more wood by the door.", "An der Tür liegt noch mehr Holz."),
-];
-
-/// One file of the set.
-struct Sample {
-    /// Relative to the sample folder.
-    path: &'static str,
-    /// The feature that the sample demonstrates, as printed by the command.
-    demonstrates: &'static str,
-    /// Arguments between `ffmpeg` and the output file. Names without a slash are files in the work folder; `{PICTURE}`,
-    /// `{CHORD}` and `{LOW_CHORD}` are replaced by the constants above.
-    args: &'static str,
-}
-
-/// Intermediate files that samples are made from.
-const PARTS: [(&str, &str); 4] = [
-    ("avc.mp4", "-f lavfi -i {PICTURE} -c:v libx264 -preset ultrafast -crf 18 -g 48 -threads 1"),
-    (
-        "hevc.mp4",
-        "-f lavfi -i {PICTURE} -vf scale=640:360,hue=h=160 -c:v libx265 -preset ultrafast -crf 24 \
-         -x265-params pools=none:frame-threads=1:keyint=48:info=0:log-level=error -tag:v hvc1",
-    ),
-    ("chord.m4a", "-f lavfi -i {CHORD} -c:a aac -b:a 128k"),
-    ("low.m4a", "-f lavfi -i {LOW_CHORD} -c:a aac -b:a 64k"),
-];
-
-const SAMPLES: [Sample; 4] = [
-    Sample {
-        path: "Films/Ember (2026).mp4",
-        demonstrates: "direct play",
-        args: "-stream_loop 5 -i avc.mp4 -i chord.m4a -map 0:v -map 1:a -c copy -t 60 -movflags +faststart",
-    },
-    Sample {
-        path: "Films/Tides (2026).mkv",
-        demonstrates: "two audio tracks, subtitles; video copied, AC-3 audio converted",
-        args: "-stream_loop 5 -i avc.mp4 -i chord.m4a -i low.m4a -i en.srt -i de.srt \
-               -map 0:v -map 1:a -map 2:a -map 3 -map 4 -c:v copy -c:a:0 ac3 -b:a:0 192k -c:a:1 copy -c:s srt -t 60 \
-               -metadata:s:a:0 language=eng -metadata:s:a:1 language=ger \
-               -metadata:s:s:0 language=eng -metadata:s:s:1 language=ger",
-    },
-    Sample {
-        path: "Films/Night Train (2026).mkv",
-        demonstrates: "HEVC, which most browsers do not play: converted",
-        args: "-stream_loop 5 -i hevc.mp4 -i chord.m4a -map 0:v -map 1:a -c copy -t 60",
-    },
-    Sample {
-        path: "Audiobooks/By the Fire.m4b",
-        demonstrates: "an audiobook with chapters",
-        args: "-i low.m4a -i chapters.txt -map 0:a -map_metadata 1 -map_chapters 1 -c copy -t 60 -f ipod",
-    },
 ];
 
 /// Makes every sample that `folder` lacks, the directly playable one first, and calls `on_ready` as each becomes ready. A
@@ -118,8 +59,7 @@ pub async fn make_samples(folder: &Path, ffmpeg: &Path, on_ready: impl Fn(&str))
 }
 
 async fn make_sample(folder: &Path, work_folder: &Path, ffmpeg: &Path, sample: &Sample) -> std::io::Result<()> {
-    let words: Vec<&str> = sample.args.split_whitespace().collect();
-    let parts = PARTS.iter().filter(|(name, _)| words.contains(name) && !work_folder.join(name).exists());
+    let parts = PARTS.iter().filter(|(name, _)| sample.parts.contains(name) && !work_folder.join(name).exists());
     // A missing part is reported by the sample that needs it.
     join_all(parts.map(|(name, args)| run_ffmpeg(ffmpeg, work_folder, args, name))).await;
     let name = sample.path.rsplit('/').next().expect("splitting gives at least one part");
@@ -132,15 +72,9 @@ async fn make_sample(folder: &Path, work_folder: &Path, ffmpeg: &Path, sample: &
 /// Runs ffmpeg in the work folder; the output appears under `name` only when it is complete.
 async fn run_ffmpeg(ffmpeg: &Path, work_folder: &Path, args: &str, name: &str) -> std::io::Result<()> {
     let unfinished = format!("unfinished-{name}");
-    let args = args.split_whitespace().map(|arg| match arg {
-        "{PICTURE}" => EMBERS_VIDEO,
-        "{CHORD}" => CHORD,
-        "{LOW_CHORD}" => LOW_CHORD,
-        plain => plain,
-    });
     let output = Command::new(ffmpeg)
         .args(["-nostdin", "-hide_banner", "-loglevel", "error", "-y"])
-        .args(args)
+        .args(args.split_ascii_whitespace().map(lavfi_graph))
         .args(["-fflags", "+bitexact", "-flags:v", "+bitexact", "-flags:a", "+bitexact", &unfinished])
         .current_dir(work_folder)
         .stdin(Stdio::null())
@@ -169,7 +103,27 @@ fn write_texts(folder: &Path, work_folder: &Path) -> std::io::Result<()> {
         let end = start + 20_000;
         chapters.push_str(&format!("[CHAPTER]\nTIMEBASE=1/1000\nSTART={start}\nEND={end}\ntitle={title}\n"));
     }
-    std::fs::write(work_folder.join("chapters.txt"), chapters)
+    std::fs::write(work_folder.join("chapters.txt"), chapters)?;
+    for (n, beginning_parts) in [2, 1, 3].into_iter().enumerate() {
+        let name = format!("episode-{}.txt", n + 1);
+        std::fs::write(work_folder.join(name), episode_parts(n + 1, beginning_parts))?;
+    }
+    for (name, bytes) in INPUT_IMAGES {
+        std::fs::write(work_folder.join(name), bytes)?;
+    }
+    for (path, bytes) in COMPANIONS {
+        let target = folder.join(path);
+        std::fs::create_dir_all(target.parent().unwrap_or(folder))?;
+        std::fs::write(target, bytes)?;
+    }
+    Ok(())
+}
+
+/// The video parts of an episode for ffmpeg's `concat`: ten seconds of story so many times, titles, 200 seconds of story, credits.
+fn episode_parts(number: usize, beginning_parts: usize) -> String {
+    let story = format!("file story-{number}.mp4\n");
+    [story.repeat(beginning_parts), "file theme.mp4\n".to_owned(), story.repeat(20), "file credits.mp4\n".to_owned()]
+        .concat()
 }
 
 /// SubRip text: cues of eight seconds, ten seconds apart, starting at one second.

@@ -1,0 +1,137 @@
+//! The trial of a hardware decoder: a second of video in a format, encoded in software, are decoded by both and compared.
+
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ffmpeg::to_memory_file;
+use super::ffmpeg_encoders::{run_ffmpeg, run_ffmpeg_with};
+use super::hardware_devices::list_devices;
+use super::hardware_trial::{SOURCE, borrowed, judge_frames};
+use super::video_decoders::{HardwareDecoder, TrialFormat};
+
+/// Frames of a trial; half as many if they are interlaced.
+const FRAMES: usize = 24;
+
+/// Least similarity of a frame to that of the software decoder (PSNR). Decoders of newer codecs agree in each bit; those of
+/// MPEG-2 may round differently.
+const MIN_PSNR_DB: f64 = 40.0;
+
+/// Whether the device can be opened, within `deadline`.
+///
+/// # Errors
+/// Why not.
+pub(super) async fn open_device(ffmpeg: &Path, decoder: &HardwareDecoder, deadline: Duration) -> Result<(), String> {
+    let missing = decoder.device.filter(|device| !Path::new(device).exists());
+    if let Some(device) = missing {
+        return Err(format!("there is no {device}"));
+    }
+    if !decoder.input_args.starts_with("-hwaccel ") {
+        let has_device = list_devices(Path::new("/dev")).iter().any(|name| name.starts_with("video"));
+        return if has_device { Ok(()) } else { Err("there is no /dev/video device".to_owned()) };
+    }
+    let device = decoder.device.map_or_else(String::new, |device| format!(":{device}"));
+    let device = format!("{}{device}", decoder.name);
+    let args =
+        ["-init_hw_device", &device, "-f", "lavfi", "-i", "nullsrc=s=64x64", "-frames:v", "1", "-f", "null", "-"];
+    run_ffmpeg(ffmpeg, &args, deadline).await.map(drop)
+}
+
+/// Decodes and compares, each step within `deadline`.
+///
+/// # Errors
+/// Why the hardware is not used for this format.
+pub(super) async fn compare_output(
+    ffmpeg: &Path,
+    decoder: &HardwareDecoder,
+    format: &TrialFormat,
+    deadline: Duration,
+) -> Result<(), String> {
+    let frames = if format.is_interlaced { FRAMES / 2 } else { FRAMES };
+    let encode = format!("-f lavfi -i {SOURCE} -frames:v {frames} {} -f matroska pipe:1", format.encode_args);
+    let encode: Vec<&str> = encode.split_whitespace().collect();
+    let encoded =
+        run_ffmpeg(ffmpeg, &encode, deadline).await.map_err(|cause| format!("no video to try it with: {cause}"))?;
+    let file = to_memory_file("trial", &encoded).map_err(|cause| cause.to_string())?;
+    let arguments = compare_arguments(decoder, format, &format!("file:/proc/self/fd/{}", file.as_raw_fd()));
+    let statistics = run_ffmpeg_with(ffmpeg, &borrowed(&arguments), vec![Arc::new(file)], deadline).await?;
+    judge_frames(&String::from_utf8_lossy(&statistics), frames, MIN_PSNR_DB)
+}
+
+/// The statistics of each frame go to the standard output.
+fn compare_arguments(decoder: &HardwareDecoder, format: &TrialFormat, file: &str) -> Vec<String> {
+    let (hardware, more) = (decoder.input_args(format.codec), decoder.trial_args);
+    let [fetch, pixels] = match format.bit_depth {
+        8 => [decoder.trial_filters[0], "yuv420p"],
+        _ => [decoder.trial_filters[1], "yuv420p10le"],
+    };
+    let input = format!("-protocol_whitelist file -f matroska -i {file}");
+    let times = "settb=1/25,setpts=N";
+    let text = format!(
+        "{hardware} {more} {input} {input} -lavfi [0:v]{fetch},format={pixels},{times}[a];[1:v]format={pixels},{times}[b];\
+         [a][b]psnr=stats_file=-:shortest=1 -f null -"
+    );
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::video_decoders::{HARDWARE_DECODERS, TRIAL_FORMATS};
+
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    /// ffmpeg's own decoder in place of hardware.
+    const SOFTWARE: HardwareDecoder = HardwareDecoder {
+        name: "software",
+        device: None,
+        input_args: "",
+        trial_args: "",
+        trial_filters: ["null", "null"],
+        encoders: &[],
+    };
+
+    #[tokio::test]
+    async fn software_passes_the_trial_of_hardware_in_each_format() {
+        for format in &TRIAL_FORMATS {
+            assert_eq!(
+                compare_output(Path::new("ffmpeg"), &SOFTWARE, format, DEADLINE).await,
+                Ok(()),
+                "{}",
+                format.name
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn other_video_is_rejected() {
+        let garbage = HardwareDecoder { trial_filters: ["negate"; 2], ..SOFTWARE };
+        let fault = compare_output(Path::new("ffmpeg"), &garbage, &TRIAL_FORMATS[0], DEADLINE).await.unwrap_err();
+        assert!(fault.starts_with("its video differs from the source"), "{fault}");
+        let software_only = HardwareDecoder { trial_filters: ["hwdownload,format=nv12"; 2], ..SOFTWARE };
+        let fault = compare_output(Path::new("ffmpeg"), &software_only, &TRIAL_FORMATS[0], DEADLINE).await;
+        assert!(fault.is_err(), "software took over unnoticed");
+    }
+
+    #[tokio::test]
+    async fn a_missing_device_is_named() {
+        let decoder = HardwareDecoder { device: Some("/nonexistent/render"), ..SOFTWARE };
+        let fault = open_device(Path::new("ffmpeg"), &decoder, DEADLINE).await.unwrap_err();
+        assert_eq!(fault, "there is no /nonexistent/render");
+    }
+
+    #[test]
+    fn frames_of_a_trial_come_from_the_hardware() {
+        let arguments =
+            |format: usize| compare_arguments(&HARDWARE_DECODERS[1], &TRIAL_FORMATS[format], "FILE").join(" ");
+        assert_eq!(
+            arguments(0),
+            "-hwaccel vaapi -hwaccel_device /dev/dri/renderD128 -hwaccel_output_format vaapi \
+             -protocol_whitelist file -f matroska -i FILE -protocol_whitelist file -f matroska -i FILE \
+             -lavfi [0:v]hwdownload,format=nv12,format=yuv420p,settb=1/25,setpts=N[a];\
+             [1:v]format=yuv420p,settb=1/25,setpts=N[b];[a][b]psnr=stats_file=-:shortest=1 -f null -"
+        );
+        assert!(arguments(3).contains("hwdownload,format=p010le,format=yuv420p10le"), "{}", arguments(3));
+    }
+}

@@ -1,0 +1,104 @@
+//! Finds the hardware that decodes video for this machine's ffmpeg, and the formats in which it really does.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use super::decoder_trial;
+use super::trial_cache::TrialCache;
+use super::video_decoders::{HARDWARE_DECODERS, HardwareDecoder, TRIAL_FORMATS, TrialFormat};
+use super::video_encoders::VideoEncoder;
+use crate::domain::media::Stream;
+
+/// Time limit of one step of a trial; a sleeping graphics card may need seconds.
+const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
+
+/// Decoding hardware of one ffmpeg binary, tested.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecoderReport {
+    /// Hardware that passed in one format at least, best first.
+    pub working: Vec<WorkingDecoder>,
+    /// Hardware that did not, with the reason.
+    pub rejected: Vec<RejectedDecoder>,
+}
+
+/// Hardware that decodes some formats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkingDecoder {
+    pub decoder: &'static HardwareDecoder,
+    pub formats: Vec<&'static TrialFormat>,
+    /// The other formats, with the reason.
+    pub rejected_formats: Vec<(&'static TrialFormat, String)>,
+}
+
+/// Hardware that decodes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedDecoder {
+    pub name: &'static str,
+    pub reason: String,
+}
+
+impl DecoderReport {
+    /// The hardware that decodes a stream beside this encoder.
+    pub fn find(&self, encoder: &VideoEncoder, stream: &Stream) -> Option<&'static HardwareDecoder> {
+        let is_suitable = |working: &&WorkingDecoder| {
+            working.decoder.is_beside(encoder) && working.formats.iter().any(|format| format.is_of(stream))
+        };
+        self.working.iter().find(is_suitable).map(|working| working.decoder)
+    }
+}
+
+static REPORTS: LazyLock<TrialCache<DecoderReport>> = LazyLock::new(TrialCache::default);
+
+/// Tests the decoding hardware of a binary once per process; later calls return the cached report.
+pub async fn decoder_report(ffmpeg: &Path) -> Arc<DecoderReport> {
+    REPORTS.get(ffmpeg, async { Ok(Arc::new(test_decoders(ffmpeg).await)) }).await
+}
+
+/// The report, if all hardware was tested: no viewer waits for that.
+pub fn find_decoder_report(ffmpeg: &Path) -> Option<Arc<DecoderReport>> {
+    REPORTS.find(ffmpeg)
+}
+
+/// Tests it again, and replaces the report.
+pub async fn retest_decoders(ffmpeg: &Path) {
+    REPORTS.replace(ffmpeg, Arc::new(test_decoders(ffmpeg).await));
+}
+
+/// One after the other: hardware has few decoders, and viewers may need the processor.
+async fn test_decoders(ffmpeg: &Path) -> DecoderReport {
+    let mut report = DecoderReport::default();
+    for decoder in &HARDWARE_DECODERS {
+        match test_decoder(ffmpeg, decoder).await {
+            Ok(working) => report.working.push(working),
+            Err(reason) => report.rejected.push(RejectedDecoder { name: decoder.name, reason }),
+        }
+    }
+    report
+}
+
+async fn test_decoder(ffmpeg: &Path, decoder: &'static HardwareDecoder) -> Result<WorkingDecoder, String> {
+    decoder_trial::open_device(ffmpeg, decoder, TRIAL_DEADLINE).await?;
+    let (mut formats, mut rejected_formats) = (Vec::new(), Vec::new());
+    for format in &TRIAL_FORMATS {
+        match decoder_trial::compare_output(ffmpeg, decoder, format, TRIAL_DEADLINE).await {
+            Ok(()) => formats.push(format),
+            // Each piece of decoding hardware decodes H.264. What does not is no such hardware.
+            Err(reason) if formats.is_empty() => return Err(reason),
+            Err(reason) => rejected_formats.push((format, reason)),
+        }
+    }
+    Ok(WorkingDecoder { decoder, formats, rejected_formats })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn all_hardware_is_accounted_for() {
+        let report = decoder_report(Path::new("ffmpeg")).await;
+        assert_eq!(report.working.len() + report.rejected.len(), HARDWARE_DECODERS.len());
+        assert!(report.rejected.iter().all(|rejected| !rejected.reason.is_empty()), "{report:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! The graphics and video devices of the machine, by which a change of its hardware is noticed.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::Path;
+
+/// Folder and beginning of the names of devices that encode or decode.
+const DEVICES: [(&str, &str); 3] = [("dri", "renderD"), ("", "nvidia"), ("", "video")];
+
+/// Names kept, so that a machine with many cameras is no burden.
+const MAX_DEVICES: usize = 256;
+
+/// Bytes read of a file that describes the machine.
+const MAX_TEXT_BYTES: u64 = 4096;
+
+/// The names of the devices below this folder, e.g. `/dev`.
+pub fn list_devices(folder: &Path) -> BTreeSet<String> {
+    let in_folder = |(sub_folder, prefix): &(&str, &'static str)| {
+        let prefix = *prefix;
+        let entries = std::fs::read_dir(folder.join(sub_folder)).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(move |name| name.starts_with(prefix))
+    };
+    DEVICES.iter().flat_map(in_folder).take(MAX_DEVICES).collect()
+}
+
+/// The graphics cards below `/sys/class/drm`: device, driver, and the numbers of vendor and model, e.g. `renderD128: i915, 0x8086 0x46d1`.
+pub fn describe_graphics_cards(class: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(class).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("renderD")).take(MAX_DEVICES).collect();
+    names.sort_unstable();
+    let describe = |name: &String| {
+        let device = class.join(name).join("device");
+        let driver = std::fs::read_link(device.join("driver")).ok();
+        let driver = driver.as_ref().and_then(|path| path.file_name()?.to_str()).unwrap_or("no driver");
+        let number = |file: &str| read_start(&device.join(file)).trim().to_owned();
+        format!("{name}: {driver}, {} {}", number("vendor"), number("device"))
+    };
+    names.iter().map(describe).collect()
+}
+
+/// The name of the first processor; its architecture where the system states none.
+pub fn processor_name() -> String {
+    let text = read_start(Path::new("/proc/cpuinfo"));
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+}
+
+/// The first bytes of a file of the system; empty if it cannot be read.
+fn read_start(path: &Path) -> String {
+    let mut text = Vec::new();
+    #[allow(clippy::disallowed_methods, reason = "a file of the system")]
+    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_TEXT_BYTES).read_to_end(&mut text));
+    if read.is_ok() { String::from_utf8_lossy(&text).into_owned() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_that_encode_or_decode_are_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("dri")).unwrap();
+        for name in ["dri/card0", "dri/renderD128", "nvidia0", "nvidiactl", "video11", "sda"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let expected = ["nvidia0", "nvidiactl", "renderD128", "video11"].map(str::to_owned);
+        assert_eq!(list_devices(folder.path()), BTreeSet::from(expected));
+        assert!(list_devices(Path::new("/nonexistent")).is_empty());
+    }
+
+    #[test]
+    fn graphics_cards_are_described_by_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path().join("renderD128/device");
+        std::fs::create_dir_all(&device).unwrap();
+        std::fs::write(device.join("vendor"), "0x8086\n").unwrap();
+        std::fs::write(device.join("device"), "0x46d1\n").unwrap();
+        std::os::unix::fs::symlink("/drivers/i915", device.join("driver")).unwrap();
+        std::fs::create_dir(folder.path().join("card0")).unwrap();
+        assert_eq!(describe_graphics_cards(folder.path()), ["renderD128: i915, 0x8086 0x46d1"]);
+        assert!(!processor_name().is_empty());
+    }
+}

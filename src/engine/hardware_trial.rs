@@ -1,0 +1,170 @@
+//! The trial of a hardware encoder: it encodes two seconds of each kind of source as a run does, and its output is decoded in
+//! software and compared.
+//!
+//! A driver may be there and yet encode garbage, which one frame of black would not show.
+
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ffmpeg::to_memory_file;
+use super::ffmpeg_encoders::{run_ffmpeg, run_ffmpeg_with};
+use super::video_encoders::{FfmpegEncoder, VideoEncoder};
+
+/// Generated video with movement, and its frames.
+pub(super) const SOURCE: &str = "testsrc2=s=640x360:r=25";
+pub(super) const FRAMES: usize = 50;
+
+/// A kind of source: what makes it of the generated video, and the filter of a run that the encoder is after.
+#[derive(Debug)]
+struct TrialSource {
+    /// For people.
+    name: &'static str,
+    maker: &'static str,
+    filter: &'static str,
+}
+
+/// HDR reaches an encoder as 8 bits, tone-mapped in software.
+const TRIAL_SOURCES: [TrialSource; 3] = [
+    TrialSource { name: "8-bit", maker: "null", filter: "null" },
+    TrialSource { name: "10-bit", maker: "format=yuv420p10le", filter: "null" },
+    TrialSource {
+        name: "interlaced",
+        maker: "tinterlace=interleave_top,setfield=tff",
+        filter: "bwdif=mode=send_field:deint=interlaced",
+    },
+];
+
+/// Keyframe interval, frames, and the maximum bit rate, kbit/s.
+const GOP_FRAMES: u32 = 25;
+const MAX_KBPS: u32 = 4000;
+
+/// Least similarity of a frame to the source (PSNR of all planes). x264 reaches 38 dB at this rate; garbage is below 15.
+const MIN_PSNR_DB: f64 = 26.0;
+
+/// Frames that an encoder may hold back at the end.
+const MAX_MISSING_FRAMES: usize = 4;
+
+/// Encodes and compares, each within `deadline`.
+///
+/// # Errors
+/// Why the encoder cannot be used.
+pub(super) async fn compare_output(
+    ffmpeg: &Path,
+    encoder: &VideoEncoder,
+    settings: &FfmpegEncoder,
+    deadline: Duration,
+) -> Result<(), String> {
+    for source in &TRIAL_SOURCES {
+        let compared = compare_source(ffmpeg, encoder, settings, source, deadline).await;
+        compared.map_err(|fault| match source.name {
+            "8-bit" => fault,
+            name => format!("{fault} ({name} video)"),
+        })?;
+    }
+    Ok(())
+}
+
+async fn compare_source(
+    ffmpeg: &Path,
+    encoder: &VideoEncoder,
+    settings: &FfmpegEncoder,
+    source: &TrialSource,
+    deadline: Duration,
+) -> Result<(), String> {
+    let encoded = run_ffmpeg(ffmpeg, &borrowed(&encode_arguments(encoder, settings, source)), deadline).await?;
+    encoder.codec.check_output(&encoded)?;
+    let file = to_memory_file("trial", &encoded).map_err(|cause| cause.to_string())?;
+    let arguments = compare_arguments(encoder, source, &format!("file:/proc/self/fd/{}", file.as_raw_fd()));
+    let statistics = run_ffmpeg_with(ffmpeg, &borrowed(&arguments), vec![Arc::new(file)], deadline).await?;
+    judge_frames(&String::from_utf8_lossy(&statistics), FRAMES, MIN_PSNR_DB)
+}
+
+impl TrialSource {
+    /// Its filters, each with a comma after it.
+    fn chain(&self) -> String {
+        [self.maker, self.filter]
+            .into_iter()
+            .filter(|filter| *filter != "null")
+            .map(|filter| format!("{filter},"))
+            .collect()
+    }
+}
+
+pub(super) fn borrowed(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+fn encode_arguments(encoder: &VideoEncoder, settings: &FfmpegEncoder, source: &TrialSource) -> Vec<String> {
+    let device = encoder.device_args().map_or_else(String::new, |option| option.join(" "));
+    let (name, filter, muxer) = (encoder.name, settings.filter, encoder.codec.trial_muxer());
+    let (run_args, source) = (settings.run_args(GOP_FRAMES, MAX_KBPS), source.chain());
+    let text = format!(
+        "{device} -f lavfi -i {SOURCE} -frames:v {FRAMES} -vf {source}{filter} -c:v {name} {run_args} -maxrate {MAX_KBPS}k \
+         -bufsize {}k -f {muxer} pipe:1",
+        MAX_KBPS * 2
+    );
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The statistics of each frame go to the standard output.
+fn compare_arguments(encoder: &VideoEncoder, source: &TrialSource, file: &str) -> Vec<String> {
+    let (muxer, source) = (encoder.codec.trial_muxer(), source.chain());
+    let text = format!(
+        "-protocol_whitelist file -f {muxer} -i {file} -f lavfi -i {SOURCE} \
+         -lavfi [0:v]format=yuv420p,settb=1/25,setpts=N[a];[1:v]{source}format=yuv420p,settb=1/25,setpts=N[b];\
+         [a][b]psnr=stats_file=-:shortest=1 -f null -"
+    );
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Judges lines such as `n:1 mse_avg:2.04 … psnr_avg:45.03 …`: nearly as many as there should be frames, and none of a lower value.
+pub(super) fn judge_frames(statistics: &str, expected: usize, min_psnr_db: f64) -> Result<(), String> {
+    let of_frame = |line: &str| line.split_whitespace().find_map(|word| word.strip_prefix("psnr_avg:")?.parse().ok());
+    let frames: Vec<f64> = statistics.lines().filter_map(of_frame).collect();
+    if frames.len() + MAX_MISSING_FRAMES < expected {
+        return Err(format!("only {} of {expected} encoded frames could be decoded", frames.len()));
+    }
+    match frames.iter().copied().reduce(f64::min) {
+        Some(worst) if worst < min_psnr_db => Err(format!("its video differs from the source (PSNR {worst:.0} dB)")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn software_encoders_pass_the_trial_of_hardware() {
+        let encoder = VideoEncoder::of_name("libx264").unwrap();
+        let settings = encoder.ffmpeg.as_ref().unwrap();
+        assert_eq!(compare_output(Path::new("ffmpeg"), encoder, settings, DEADLINE).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn another_video_or_a_part_of_it_is_rejected() {
+        let encoder = VideoEncoder::of_name("libx264").unwrap();
+        let settings = encoder.ffmpeg.as_ref().unwrap();
+        let negative = FfmpegEncoder { filter: "negate,format=yuv420p", ..*settings };
+        let fault = compare_output(Path::new("ffmpeg"), encoder, &negative, DEADLINE).await.unwrap_err();
+        assert!(fault.starts_with("its video differs from the source"), "{fault}");
+        let short = FfmpegEncoder { filter: "trim=end_frame=20,format=yuv420p", ..*settings };
+        let fault = compare_output(Path::new("ffmpeg"), encoder, &short, DEADLINE).await.unwrap_err();
+        assert_eq!(fault, "only 20 of 50 encoded frames could be decoded");
+    }
+
+    #[test]
+    fn a_device_comes_before_the_inputs_and_its_upload_before_the_encoder() {
+        let encoder = VideoEncoder::of_name("h264_vaapi").unwrap();
+        let arguments = encode_arguments(encoder, encoder.ffmpeg.as_ref().unwrap(), &TRIAL_SOURCES[0]).join(" ");
+        assert_eq!(
+            arguments,
+            "-vaapi_device /dev/dri/renderD128 -f lavfi -i testsrc2=s=640x360:r=25 -frames:v 50 -vf format=nv12,hwupload \
+             -c:v h264_vaapi -rc_mode VBR -bf 0 -g 25 -keyint_min 25 -b:v 4000k -maxrate 4000k -bufsize 8000k -f h264 pipe:1"
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! Hardware that decodes video for ffmpeg, an interface a row, and the formats in which it is tried.
+
+use super::video_encoders::VideoEncoder;
+use crate::domain::media::{Stream, StreamKind};
+
+/// An interface to decoding hardware.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HardwareDecoder {
+    /// ffmpeg's name of the interface, e.g. `vaapi`.
+    pub name: &'static str,
+    /// The device file it needs, if it is always the same.
+    pub device: Option<&'static str>,
+    /// ffmpeg's arguments before the input in a run; `{codec}` is ffmpeg's name of the codec. Frames come to the memory of the
+    /// processor. What the hardware does not decode, ffmpeg decodes in software.
+    pub input_args: &'static str,
+    /// More of them in a trial: frames stay in the memory of the hardware, so that software cannot take over unnoticed.
+    pub trial_args: &'static str,
+    /// Filters of a trial that fetch them from there, for 8 and for 10 bits.
+    pub trial_filters: [&'static str; 2],
+    /// The encoders of the same device, by ffmpeg's names.
+    pub encoders: &'static [&'static str],
+}
+
+/// Best first.
+pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
+    HardwareDecoder {
+        name: "cuda",
+        device: None,
+        input_args: "-hwaccel cuda",
+        trial_args: "-hwaccel_output_format cuda",
+        trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
+        encoders: &["h264_nvenc", "hevc_nvenc"],
+    },
+    // Intel's cards, which QSV is for, decode by VAAPI as well.
+    HardwareDecoder {
+        name: "vaapi",
+        device: Some("/dev/dri/renderD128"),
+        input_args: "-hwaccel vaapi -hwaccel_device /dev/dri/renderD128",
+        trial_args: "-hwaccel_output_format vaapi",
+        trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
+        encoders: &["h264_vaapi", "hevc_vaapi", "h264_qsv", "hevc_qsv"],
+    },
+    HardwareDecoder {
+        name: "v4l2m2m",
+        device: None,
+        input_args: "-c:v {codec}_v4l2m2m",
+        trial_args: "",
+        trial_filters: ["null", "null"],
+        encoders: &["h264_v4l2m2m"],
+    },
+    HardwareDecoder {
+        name: "videotoolbox",
+        device: None,
+        input_args: "-hwaccel videotoolbox",
+        trial_args: "-hwaccel_output_format videotoolbox_vld",
+        trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
+        encoders: &["h264_videotoolbox", "hevc_videotoolbox"],
+    },
+];
+
+/// A format of video in which hardware is tried, and how software encodes it for the trial.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TrialFormat {
+    /// For people.
+    pub name: &'static str,
+    /// ffmpeg's name of the codec.
+    pub codec: &'static str,
+    pub bit_depth: u8,
+    pub is_interlaced: bool,
+    /// ffmpeg's filter and encoder.
+    pub encode_args: &'static str,
+}
+
+const fn format(name: &'static str, codec: &'static str, bit_depth: u8, encode_args: &'static str) -> TrialFormat {
+    TrialFormat { name, codec, bit_depth, is_interlaced: false, encode_args }
+}
+
+/// All are 4:2:0, to which most hardware is limited.
+pub static TRIAL_FORMATS: [TrialFormat; 9] = [
+    format("H.264", "h264", 8, "-pix_fmt yuv420p -c:v libx264 -preset veryfast"),
+    TrialFormat {
+        is_interlaced: true,
+        ..format(
+            "interlaced H.264",
+            "h264",
+            8,
+            "-vf tinterlace=interleave_top,setfield=tff -pix_fmt yuv420p -c:v libx264 -preset veryfast -flags +ildct+ilme",
+        )
+    },
+    format("HEVC", "hevc", 8, "-pix_fmt yuv420p -c:v libx265 -preset ultrafast -x265-params log-level=error"),
+    format(
+        "10-bit HEVC with HDR",
+        "hevc",
+        10,
+        "-pix_fmt yuv420p10le -color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc -c:v libx265 \
+         -preset ultrafast -x265-params log-level=error:hdr10=1",
+    ),
+    format("VP9", "vp9", 8, "-pix_fmt yuv420p -c:v libvpx-vp9 -deadline realtime -cpu-used 8 -b:v 2M"),
+    format("AV1", "av1", 8, "-pix_fmt yuv420p -c:v libsvtav1 -preset 12"),
+    format("10-bit AV1", "av1", 10, "-pix_fmt yuv420p10le -c:v libsvtav1 -preset 12"),
+    format("MPEG-2", "mpeg2video", 8, "-pix_fmt yuv420p -c:v mpeg2video -q:v 4"),
+    TrialFormat {
+        is_interlaced: true,
+        ..format(
+            "interlaced MPEG-2",
+            "mpeg2video",
+            8,
+            "-vf tinterlace=interleave_top,setfield=tff -pix_fmt yuv420p -c:v mpeg2video -q:v 4 -flags +ildct+ilme",
+        )
+    },
+];
+
+impl TrialFormat {
+    /// Whether a stream has this format.
+    pub fn is_of(&self, stream: &Stream) -> bool {
+        let StreamKind::Video(video) = &stream.kind else { return false };
+        stream.codec == self.codec
+            && (video.bit_depth, video.is_interlaced) == (self.bit_depth, self.is_interlaced)
+            && video.chroma == "4:2:0"
+    }
+}
+
+impl HardwareDecoder {
+    /// Whether this encoder is of the same device.
+    pub fn is_beside(&self, encoder: &VideoEncoder) -> bool {
+        self.encoders.contains(&encoder.name)
+    }
+
+    /// ffmpeg's arguments before the input, for video of this codec.
+    pub(super) fn input_args(&self, codec: &str) -> String {
+        // ffmpeg's decoders of V4L2 call the codec `mpeg2`.
+        self.input_args.replace("{codec}", if codec == "mpeg2video" { "mpeg2" } else { codec })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::codec::is_hardware_decoder;
+
+    #[test]
+    fn each_decoder_is_beside_encoders_of_the_table() {
+        for decoder in &HARDWARE_DECODERS {
+            assert!(is_hardware_decoder(decoder.name), "{}", decoder.name);
+            for name in decoder.encoders {
+                let encoder = VideoEncoder::of_name(name).unwrap();
+                assert!(encoder.is_hardware && decoder.is_beside(encoder), "{name}");
+            }
+        }
+        assert!(!HARDWARE_DECODERS[0].is_beside(VideoEncoder::of_name("h264_vaapi").unwrap()));
+    }
+
+    #[test]
+    fn a_decoder_that_is_chosen_by_name_has_that_of_the_codec() {
+        let [cuda, _, v4l2, _] = &HARDWARE_DECODERS;
+        assert_eq!(cuda.input_args("hevc"), "-hwaccel cuda");
+        assert_eq!(v4l2.input_args("hevc"), "-c:v hevc_v4l2m2m");
+        assert_eq!(v4l2.input_args("mpeg2video"), "-c:v mpeg2_v4l2m2m");
+    }
+}

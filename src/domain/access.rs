@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::visibility::Visibility;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -24,9 +26,24 @@ pub struct Principal {
     /// Expiry of the signature or stream token used for this request, unix seconds. No signature made for this principal
     /// outlives it. None for a bearer token, and for a stream token without expiry.
     pub expires_at: Option<i64>,
+    /// The part of the library that the user sees.
+    pub visibility: Visibility,
 }
 
 impl Principal {
+    /// A user for whom the server acts by itself, without a login: everything is seen.
+    pub fn without_login(user_id: String) -> Self {
+        Self {
+            user_id,
+            username: String::new(),
+            role: Role::User,
+            login_id: String::new(),
+            channels: None,
+            expires_at: None,
+            visibility: Visibility::All,
+        }
+    }
+
     /// The same principal with an expiry of `end` (unix seconds) at the latest.
     pub fn limited_to(&self, end: i64) -> Self {
         Self { expires_at: Some(self.expires_at.map_or(end, |until| until.min(end))), ..self.clone() }
@@ -51,6 +68,8 @@ pub enum Access {
     /// Live television for players that cannot send headers: as `Granted`, or a stream token (`token`), or a signed address
     /// (`token`, `exp`, `sig`).
     Live,
+    /// The token of a remote worker.
+    Worker,
     /// Live television for programs that know a tuner by its address alone: a stream token as the first path component. The
     /// route exists only if it is configured.
     Tuner,

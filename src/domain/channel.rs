@@ -6,12 +6,14 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::channel_clock::{ChannelClock, channel_ms_at};
+use crate::domain::channel_rule::ItemRule;
 use crate::domain::external::ExternalChannel;
 use crate::domain::listing::Listings;
 use crate::domain::plan::Corner;
 use crate::domain::schedule::blocks::BlockGrid;
-use crate::domain::schedule::{ScheduleDefinition, ScheduleMode};
+use crate::domain::schedule::{COPIED_TARGET_SECONDS, ScheduleDefinition, ScheduleMode};
 use crate::domain::time::{ChannelMs, FrameRate, WallMs};
+use crate::domain::video_class::VideoClasses;
 use crate::error::{Error, Result};
 
 pub const MAX_NUMBER: u32 = 99_999;
@@ -152,10 +154,11 @@ impl Default for OutputSettings {
     }
 }
 
-/// Items as requested. A folder's content is listed when a revision is made.
+/// Items as requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RequestedItem {
-    pub path: Box<str>,
+    #[serde(flatten)]
+    pub source: ItemSource,
     /// For a folder: include its subfolders.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recursive: bool,
@@ -163,6 +166,38 @@ pub struct RequestedItem {
     pub title: Option<Box<str>>,
     /// 1 to 100.
     pub weight: u32,
+}
+
+/// Where requested items come from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ItemSource {
+    /// A file, or a folder, whose content is listed when an administrator changes the channel, and with its rules.
+    Path(Box<str>),
+    /// Found again after each change of the library.
+    Rule(Box<ItemRule>),
+}
+
+impl RequestedItem {
+    /// A file, or the files of a folder without its subfolders.
+    pub fn from_path(path: impl Into<Box<str>>) -> Self {
+        Self { source: ItemSource::Path(path.into()), recursive: false, title: None, weight: 1 }
+    }
+
+    /// The requested path; None for a rule.
+    pub fn path(&self) -> Option<&str> {
+        match &self.source {
+            ItemSource::Path(path) => Some(path),
+            ItemSource::Rule(_) => None,
+        }
+    }
+
+    pub fn rule(&self) -> Option<&ItemRule> {
+        match &self.source {
+            ItemSource::Path(_) => None,
+            ItemSource::Rule(rule) => Some(rule),
+        }
+    }
 }
 
 /// The requested content of a channel with a block schedule.
@@ -208,10 +243,18 @@ pub struct Channel {
     pub mode: ScheduleMode,
     /// Increases by one with every change.
     pub version: u32,
+    /// The classes of video that its definition copies for a client; none in the channel itself. Not part of its record.
+    pub copies: VideoClasses,
     pub definition: ScheduleDefinition,
 }
 
 impl Channel {
+    /// The address of its logo: the configured one, otherwise the icon in its guide.
+    pub fn logo_url(&self) -> Option<&str> {
+        let icon = || self.listings.as_ref().and_then(|listings| listings.icon_url.as_deref());
+        self.settings.logo_url.as_deref().or_else(icon)
+    }
+
     /// Channel time at a wall-clock instant: the instant itself, unless the channel has its own clock.
     pub fn channel_ms_at(&self, wall_ms: WallMs) -> ChannelMs {
         channel_ms_at(self.clock.as_deref(), wall_ms)
@@ -220,6 +263,26 @@ impl Channel {
     /// The last wall-clock instant with this channel time: when something that starts at that time was aired.
     pub fn wall_ms_at(&self, channel_ms: ChannelMs) -> WallMs {
         self.clock.as_ref().map_or(WallMs::without_clock(channel_ms), |clock| clock.last_wall_ms(channel_ms))
+    }
+
+    /// Target duration of its playlists, seconds.
+    pub fn target_seconds(&self) -> u64 {
+        if self.copies.is_empty() { self.output.target_seconds } else { COPIED_TARGET_SECONDS }
+    }
+
+    /// The classes of video that it has copies of, for clients that decode them. A channel with a clock of its own has none,
+    /// because skips are counted in the segments of encoded items.
+    pub fn copyable_classes(&self) -> VideoClasses {
+        match self.clock {
+            Some(_) => VideoClasses::default(),
+            None => self.definition.copyable_classes(),
+        }
+    }
+
+    /// The variety of the channel in which items of these classes are copied.
+    #[must_use]
+    pub fn with_copies(&self, copies: VideoClasses) -> Self {
+        Self { copies, definition: self.definition.with_copies(copies), ..self.clone() }
     }
 
     /// Whether it airs only while it has viewers.
@@ -313,7 +376,7 @@ pub mod tests {
     fn a_channel_that_has_nothing_special_is_small() {
         let sizes =
             [size_of::<Channel>(), size_of::<crate::domain::schedule::ScheduleRevision>(), size_of::<RequestedItem>()];
-        assert!(sizes.iter().zip([248, 120, 40]).all(|(size, most)| *size <= most), "{sizes:?} bytes");
+        assert!(sizes.iter().zip([248, 128, 40]).all(|(size, most)| *size <= most), "{sizes:?} bytes");
     }
 
     #[test]

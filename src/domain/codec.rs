@@ -11,6 +11,17 @@ pub enum TargetCodec {
     Av1,
 }
 
+/// Whether ffmpeg's encoder of this name uses hardware: the second part of its name is that of an interface to it.
+pub fn is_hardware_encoder(name: &str) -> bool {
+    let interface = name.split_once('_').map(|(_, interface)| interface);
+    interface.is_some_and(|interface| ["nvenc", "qsv", "vaapi", "v4l2m2m", "videotoolbox"].contains(&interface))
+}
+
+/// Whether ffmpeg has an interface to decoding hardware of this name.
+pub fn is_hardware_decoder(name: &str) -> bool {
+    ["cuda", "vaapi", "v4l2m2m", "videotoolbox"].contains(&name)
+}
+
 impl TargetCodec {
     /// The codecs that sessions use only for clients that prefer them.
     pub const PREFERABLE: [Self; 2] = [Self::Hevc, Self::Av1];

@@ -29,28 +29,19 @@ pub struct LocatedPath {
     pub has_trailing_slash: bool,
 }
 
-/// Finds the longest root that contains `raw`, by components.
+/// Finds the longest root that contains `raw`, by components. The roots come with their indexes.
 ///
 /// # Errors
 /// `INVALID_PATH` unless `raw` is an absolute path of 1 to 4,096 bytes without NUL. `FORBIDDEN` for every path outside the
 /// roots and every path with `..`, whether or not it exists.
-pub fn locate(roots: &[Root], raw: &str) -> Result<LocatedPath, Error> {
-    let invalid = |why: &str| Err(Error::new(Code::InvalidPath, format!("path {why}")));
-    let path = Path::new(raw);
-    match raw {
-        "" => return invalid("is empty"),
-        _ if raw.len() > MAX_PATH_BYTES => return invalid("is longer than 4096 bytes"),
-        _ if raw.contains('\0') => return invalid("contains a NUL byte"),
-        _ if !path.is_absolute() => return invalid("is not absolute"),
-        _ => {}
-    }
+pub fn locate<'a>(roots: impl IntoIterator<Item = (usize, &'a Root)>, raw: &str) -> Result<LocatedPath, Error> {
+    let path = check_absolute(raw)?;
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(outside_roots_error());
     }
     let normalized: PathBuf = path.components().collect();
     roots
-        .iter()
-        .enumerate()
+        .into_iter()
         .filter_map(|(index, root)| Some((index, path.strip_prefix(&root.path).ok()?)))
         .min_by_key(|(_, relative)| relative.components().count())
         .map(|(root, relative)| LocatedPath {
@@ -60,6 +51,34 @@ pub fn locate(roots: &[Root], raw: &str) -> Result<LocatedPath, Error> {
             has_trailing_slash: raw.ends_with('/') || raw.ends_with("/."),
         })
         .ok_or_else(outside_roots_error)
+}
+
+/// The path of a request, which may contain `..`.
+///
+/// # Errors
+/// `INVALID_PATH` unless it is an absolute path of 1 to 4,096 bytes without NUL.
+pub fn check_absolute(raw: &str) -> Result<&Path, Error> {
+    let invalid = |why: &str| Err(Error::new(Code::InvalidPath, format!("path {why}")));
+    let path = Path::new(raw);
+    match raw {
+        "" => invalid("is empty"),
+        _ if raw.len() > MAX_PATH_BYTES => invalid("is longer than 4096 bytes"),
+        _ if raw.contains('\0') => invalid("contains a NUL byte"),
+        _ if !path.is_absolute() => invalid("is not absolute"),
+        _ => Ok(path),
+    }
+}
+
+/// An ID that no root has, made from the folder's name, so that media URLs stay the same when roots are reordered.
+pub fn unused_root_id(roots: &[Root], path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let sanitized: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let base_id = match sanitized.trim_matches('-') {
+        "" => "root".to_owned(),
+        plain => plain.to_owned(),
+    };
+    let candidates = std::iter::once(base_id.clone()).chain((2..).map(|n| format!("{base_id}-{n}")));
+    candidates.into_iter().find(|name| roots.iter().all(|root| root.id != *name)).expect("the names are infinite")
 }
 
 /// The one error for every path outside the roots: it does not reveal what exists there.
@@ -154,7 +173,8 @@ mod tests {
     #[test]
     fn a_path_belongs_to_the_longest_root_by_components() {
         let at = |raw: &str| {
-            locate(&roots(), raw).map(|l| (l.root_index, l.relative_path.to_str().unwrap().to_owned(), l.path))
+            locate(roots().iter().enumerate(), raw)
+                .map(|l| (l.root_index, l.relative_path.to_str().unwrap().to_owned(), l.path))
         };
         assert_eq!(at("/lib/a.mkv").unwrap(), (0, "a.mkv".into(), "/lib/a.mkv".into()));
         assert_eq!(at("/lib/shows/a/b.mkv").unwrap(), (1, "a/b.mkv".into(), "/lib/shows/a/b.mkv".into()));
@@ -169,7 +189,7 @@ mod tests {
         {
             assert_eq!(at(raw).unwrap_err().code, Code::InvalidPath, "{raw}");
         }
-        let is_folder = |raw: &str| locate(&roots(), raw).unwrap().has_trailing_slash;
+        let is_folder = |raw: &str| locate(roots().iter().enumerate(), raw).unwrap().has_trailing_slash;
         assert!(is_folder("/lib/a/") && is_folder("/lib/a/."));
     }
 
@@ -194,7 +214,7 @@ mod tests {
         /// A located path is inside its root and normalized.
         #[test]
         fn a_located_path_is_inside_its_root(raw in "(/(lib|shows|other|a|\\.|\\.\\.|)){0,6}") {
-            if let Ok(located) = locate(&roots(), &raw) {
+            if let Ok(located) = locate(roots().iter().enumerate(), &raw) {
                 prop_assert!(located.path.starts_with(roots()[located.root_index].path.to_str().unwrap()));
                 prop_assert!(!raw.contains(".."));
                 prop_assert!(located.relative_path.components().all(|part| matches!(part, Component::Normal(_))));

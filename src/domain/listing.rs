@@ -31,6 +31,9 @@ pub struct Listing {
     pub year: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rating: Option<String>,
+    /// The address of its image on another server.
+    #[serde(rename = "icon", default, skip_serializing_if = "Option::is_none")]
+    pub icon_url: Option<String>,
     /// The guide marks it as a repeat.
     #[serde(rename = "repeat", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_repeat: bool,
@@ -57,6 +60,8 @@ impl Listing {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listings {
     pub all: Vec<Listing>,
+    /// The address of the channel's icon on another server.
+    pub icon_url: Option<Box<str>>,
     pub content_hash: u64,
 }
 
@@ -82,7 +87,8 @@ impl Listings {
         for listing in &all {
             hasher.update(&listing.start_ms.to_le_bytes()).update(&listing.end_ms.to_le_bytes());
             let (subtitle, rating) = (listing.subtitle.as_deref(), listing.rating.as_deref());
-            let texts = [Some(&*listing.title), Some(&*listing.description), subtitle, rating];
+            let icon_url = listing.icon_url.as_deref();
+            let texts = [Some(&*listing.title), Some(&*listing.description), subtitle, rating, icon_url];
             for text in texts.into_iter().chain(listing.categories.iter().map(|category| Some(&**category))) {
                 let length = text.map_or(u64::MAX, |text| text.len() as u64);
                 hasher.update(&length.to_le_bytes()).update(text.unwrap_or_default().as_bytes());
@@ -91,7 +97,15 @@ impl Listings {
                 hasher.update(&number.map_or(-1, i64::from).to_le_bytes());
             }
         }
-        Self { all, content_hash: super::hash_to_u64(hasher.finalize()) }
+        Self { all, icon_url: None, content_hash: super::hash_to_u64(hasher.finalize()) }
+    }
+
+    /// The listings of a channel with this icon.
+    pub fn with_icon(self, icon_url: Option<&str>) -> Self {
+        let Some(icon_url) = icon_url else { return self };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.content_hash.to_le_bytes()).update(icon_url.as_bytes());
+        Self { icon_url: Some(icon_url.into()), content_hash: super::hash_to_u64(hasher.finalize()), ..self }
     }
 
     /// Index of the first listing that ends after an instant.
@@ -119,6 +133,8 @@ mod tests {
         assert_eq!(ranges(&Listings::from_unsorted(listings_read.clone(), -hour))[0], (-60, 0));
         assert_eq!(Listings::from_unsorted(listings_read.clone(), 0).content_hash, listings.content_hash);
         assert_ne!(Listings::from_unsorted(listings_read, 1).content_hash, listings.content_hash);
+        let with_icon = listings.clone().with_icon(Some("https://i.example/1.png"));
+        assert!(with_icon.all == listings.all && with_icon.content_hash != listings.content_hash);
         let eternal = Listings::from_unsorted(vec![at(0, 1000 * 24 * hour)], 0);
         assert_eq!(eternal.all[0].end_ms, MAX_LENGTH_MS);
         assert_eq!(Listings::from_unsorted(Vec::new(), 0).first_ending_after(WallMs(0)), 0);

@@ -2,8 +2,11 @@
 //!
 //! A playlist names the init segment of every item before any of its segments is made. Therefore the sample entry of video is
 //! `avc3` without parameter sets, because every segment begins with its own (ISO/IEC 14496-15 section 5.3.3.1.2), and with the
-//! highest profile and a level by size. Audio is AAC-LC at 48 kHz in stereo throughout a channel.
+//! highest profile and a level by size. Audio is AAC-LC at 48 kHz throughout a channel, and each of its layouts has one init segment.
 
+use std::collections::BTreeSet;
+
+use super::audio_layout::AudioLayout;
 use super::cmaf::entry::{aac, avc};
 use super::cmaf::from_ts::{ConversionError, SegmentPosition, TrackConfig, convert_track};
 use super::cmaf::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
@@ -11,15 +14,12 @@ use super::cmaf::{SampleEntry, VideoFormat};
 use super::mpegts::psi::TrackKind;
 use super::playlist::InitId;
 use super::schedule::segmentation::VideoFormat as ScheduledFormat;
-use super::schedule::{ScheduleDefinition, ScheduleItem};
+use super::schedule::{ItemCopy, ScheduleDefinition, ScheduleItem};
 use super::time::Ticks;
 
 /// Units per second of all audio of a channel, and of all video.
 const AUDIO_TIMESCALE: u32 = 48_000;
 const VIDEO_TIMESCALE: u32 = Ticks::PER_SECOND as u32;
-
-/// AudioSpecificConfig (ISO/IEC 14496-3 section 1.6.2.1): AAC-LC, 48 kHz, stereo.
-const STEREO_AAC: [u8; 2] = [0x11, 0x90];
 
 /// RFC 6381 name of all audio of a channel.
 pub const AUDIO_CODECS: &str = "mp4a.40.2";
@@ -31,7 +31,7 @@ const MAX_LEVEL: u8 = 62;
 /// `profile_idc` of High, whose decoders decode Main and Constrained Baseline too.
 const HIGH_PROFILE: u8 = 100;
 
-/// The init segment of an item's video.
+/// The init segment of video that is not copied alone.
 pub fn video_init(scheduled: &ScheduledFormat) -> Vec<u8> {
     let (width, height) = scheduled.coded_size();
     let narrow = |side: u32| u16::try_from(side).unwrap_or(u16::MAX);
@@ -43,14 +43,24 @@ pub fn video_init(scheduled: &ScheduledFormat) -> Vec<u8> {
     write_init(&InitTrack { header, timescale: VIDEO_TIMESCALE, language: None, entry: &entry })
 }
 
-/// The init segment of all audio of a channel, in every language.
-pub fn audio_init() -> Vec<u8> {
-    let entry = audio_entry();
+/// The id of the init segment of an item's video: of its file where it is copied.
+pub fn item_video_init(item: &ScheduleItem) -> InitId {
+    item.aired_copy().map_or_else(|| InitId::of(&video_init(&item.video_format)), |copy| InitId(copy.init))
+}
+
+/// The init segment of a slate in an item's place.
+pub fn slate_video_init(item: &ScheduleItem) -> Vec<u8> {
+    video_init(&item.video_format)
+}
+
+/// The init segment of all audio of a channel in a layout, in every language.
+pub fn audio_init(layout: AudioLayout) -> Vec<u8> {
+    let entry = audio_entry(layout);
     write_init(&InitTrack { header: TrackHeader::Audio, timescale: AUDIO_TIMESCALE, language: None, entry: &entry })
 }
 
-fn audio_entry() -> SampleEntry {
-    aac::entry(&STEREO_AAC).expect("the configuration is complete")
+fn audio_entry(layout: AudioLayout) -> SampleEntry {
+    aac::entry(&layout.audio_specific_config()).expect("the configuration is complete")
 }
 
 /// AVCDecoderConfigurationRecord without parameter sets: 8 bits, 4:2:0.
@@ -64,17 +74,27 @@ fn level(format: &ScheduledFormat) -> u8 {
     LEVELS.iter().find(|(limit, _)| pixels <= *limit).map_or(MAX_LEVEL, |(_, level)| *level)
 }
 
-/// RFC 6381 name of the video of a lineup, by its highest level.
-pub fn video_codecs<'a>(items: impl Iterator<Item = &'a ScheduleItem>) -> String {
+/// RFC 6381 names of the video of a lineup, comma separated: of H.264 by its highest level, and those of all copied items. A
+/// player prepares for the codecs that are named, and fails at another one.
+pub fn video_codecs<'a>(items: impl Iterator<Item = &'a ScheduleItem> + Clone) -> String {
+    let copied: BTreeSet<&str> = items.clone().filter_map(|item| Some(&*item.aired_copy()?.codecs)).collect();
     let level = items.map(|item| level(&item.video_format)).max().unwrap_or(MAX_LEVEL);
-    format!("avc3.{HIGH_PROFILE:02X}00{level:02X}")
+    // Slates are in H.264.
+    let avc = format!("avc3.{HIGH_PROFILE:02X}00{level:02X}");
+    std::iter::once(&*avc).chain(copied).collect::<Vec<_>>().join(",")
 }
 
-/// The init segment with this id; None if no item of the channel has it.
+/// The path and the copy of the item whose copied video has the init segment with this id.
+pub fn find_copy(definition: &ScheduleDefinition, id: InitId) -> Option<(&ScheduleItem, &ItemCopy)> {
+    let items = definition.revisions.iter().flat_map(|revision| revision.items.iter());
+    items.filter_map(|item| Some((&**item, item.copy.as_deref()?))).find(|(_, copy)| copy.init == id.0)
+}
+
+/// The init segment with this id; None if no item of the channel has it, except as a copy.
 pub fn find_init(definition: &ScheduleDefinition, kind: TrackKind, id: InitId) -> Option<Vec<u8>> {
     let is_same = |init: &Vec<u8>| InitId::of(init) == id;
     if kind == TrackKind::Audio {
-        return Some(audio_init()).filter(is_same);
+        return [AudioLayout::Stereo, AudioLayout::Surround].map(audio_init).into_iter().find(is_same);
     }
     let mut formats: Vec<&ScheduledFormat> = Vec::new();
     for item in definition.revisions.iter().flat_map(|revision| revision.items.iter()) {
@@ -90,7 +110,7 @@ pub fn find_init(definition: &ScheduleDefinition, kind: TrackKind, id: InitId) -
     None
 }
 
-/// One track of a segment on the channel's timeline, as `moof` and `mdat`. `end` is the segment's end on that timeline, which is
+/// One track of a segment on the channel's timeline, as `moof` and `mdat`; audio in this layout. `end` is the segment's end on that timeline, which is
 /// the time since 1970.
 ///
 /// # Errors
@@ -98,11 +118,12 @@ pub fn find_init(definition: &ScheduleDefinition, kind: TrackKind, id: InitId) -
 pub fn convert_aired(
     segment: &[u8],
     kind: TrackKind,
+    layout: AudioLayout,
     media_sequence: u64,
     end: Ticks,
 ) -> Result<Vec<u8>, ConversionError> {
     let position = SegmentPosition { sequence_number: (media_sequence as u32).wrapping_add(1), end };
-    let audio = TrackConfig::Audio { entry: audio_entry(), sample_rate: AUDIO_TIMESCALE };
+    let audio = TrackConfig::Audio { entry: audio_entry(layout), sample_rate: AUDIO_TIMESCALE };
     let config = (kind == TrackKind::Audio).then_some(&audio);
     convert_track(segment, kind, position, config).map(|converted| converted.bytes)
 }
@@ -129,8 +150,10 @@ mod tests {
         assert_eq!((&*description.entry.codecs, description.timescale), ("avc3.64001F", 90_000));
         let slate = InitDescription::read(&video_init(&ScheduledFormat::default())).unwrap().video_format.unwrap();
         assert_eq!((slate.width, slate.height, slate.pixel_aspect), (1280, 720, None));
-        let audio = InitDescription::read(&audio_init()).unwrap();
-        assert_eq!((&*audio.entry.codecs, audio.timescale), (AUDIO_CODECS, 48_000));
+        for layout in [AudioLayout::Stereo, AudioLayout::Surround] {
+            let audio = InitDescription::read(&audio_init(layout)).unwrap();
+            assert_eq!((&*audio.entry.codecs, audio.timescale), (AUDIO_CODECS, 48_000));
+        }
     }
 
     #[test]
@@ -146,13 +169,16 @@ mod tests {
         for init in formats.map(|format| video_init(&format)) {
             assert_eq!(find_init(&definition, TrackKind::Video, InitId::of(&init)), Some(init));
         }
-        let audio = audio_init();
-        assert_eq!(find_init(&definition, TrackKind::Audio, InitId::of(&audio)), Some(audio.clone()));
-        assert_eq!(find_init(&definition, TrackKind::Video, InitId::of(&audio)), None);
+        let [stereo, surround] = [AudioLayout::Stereo, AudioLayout::Surround].map(audio_init);
+        assert_ne!(stereo, surround);
+        for audio in [stereo, surround] {
+            assert_eq!(find_init(&definition, TrackKind::Audio, InitId::of(&audio)), Some(audio.clone()));
+            assert_eq!(find_init(&definition, TrackKind::Video, InitId::of(&audio)), None);
+        }
     }
 
     /// `tfdt` and the sum of durations of a segment of silence, units of 48 kHz.
-    fn silent_range(start: Ticks, end: Ticks) -> (u64, u64) {
+    fn silent_range(audio_layout: AudioLayout, start: Ticks, end: Ticks) -> (u64, u64) {
         let span = TimelineSpan {
             item_start: Ticks::ZERO,
             item_end: end - start,
@@ -162,10 +188,11 @@ mod tests {
             item_offset: Ticks::ZERO,
             channel_origin: start,
             previous_audio_end: None,
+            audio_layout,
         };
         let still = StillImage { frames: vec![vec![0, 0, 0, 1, 9, 0xf0]] };
         let placed = place_on_timeline(&[], span, &still);
-        let segment = convert_aired(&placed, TrackKind::Audio, 7, end).unwrap();
+        let segment = convert_aired(&placed, TrackKind::Audio, audio_layout, 7, end).unwrap();
         let at = |kind: &[u8]| segment.windows(4).position(|four| four == kind).unwrap() + 4;
         let number = |at: usize| u64::from(u32::from_be_bytes(segment[at..at + 4].try_into().unwrap()));
         let tfdt = at(b"tfdt") + 4;
@@ -176,10 +203,13 @@ mod tests {
     fn audio_of_consecutive_segments_continues_on_the_channels_own_clock() {
         let start = Ticks::from_ms(1_795_378_500_000);
         let (first, second) = (start + Ticks(360_360), start + Ticks(700_001));
-        let ((begin, length), (next, _)) = (silent_range(start, first), silent_range(first, second));
-        assert_eq!(begin % 1024, 0);
-        assert_eq!(begin + length, next, "no frame is missing at a boundary");
-        let begin = Ticks::from_units(begin, 48_000);
-        assert!((Ticks::ZERO..Ticks(1920)).contains(&(begin - start)), "time since 1970, not wrapped: {begin:?}");
+        for layout in [AudioLayout::Stereo, AudioLayout::Surround] {
+            let ((begin, length), (next, _)) =
+                (silent_range(layout, start, first), silent_range(layout, first, second));
+            assert_eq!(begin % 1024, 0);
+            assert_eq!(begin + length, next, "no frame is missing at a boundary");
+            let begin = Ticks::from_units(begin, 48_000);
+            assert!((Ticks::ZERO..Ticks(1920)).contains(&(begin - start)), "time since 1970, not wrapped: {begin:?}");
+        }
     }
 }

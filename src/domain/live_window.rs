@@ -12,8 +12,7 @@ use jiff::Timestamp;
 
 use super::channel::Channel;
 use super::channel_clock::{ChannelClock, ClockInterval, SkipTarget};
-use super::live_cmaf::{audio_init, video_init};
-use super::mpegts::psi::TrackKind;
+use super::live_cmaf::{audio_init, item_video_init, slate_video_init};
 use super::playlist::{self, InitId};
 use super::schedule::ScheduleDefinition;
 use super::segment_format::SegmentFormat;
@@ -22,7 +21,7 @@ use super::time::{ChannelMs, Ticks, WallMs, format_timestamp};
 mod asset;
 mod multivariant;
 
-pub use asset::{LiveAsset, LiveTrack};
+pub use asset::{LiveAsset, LiveAudio, LiveTrack};
 pub use multivariant::render_multivariant;
 
 /// How far back catch-up reaches, days; and ms.
@@ -108,7 +107,7 @@ pub fn skip_target(channel: &Channel, now_ms: WallMs) -> Option<SkipTarget> {
         channel.whole_programmes(channel_ms, channel_ms + 1).next().filter(|current| current.start_ms <= channel_ms)?;
     let to_ms = current.end_ms;
     let next = segments_from(definition, None, to_ms).next()?;
-    let target_seconds = channel.output.target_seconds;
+    let target_seconds = channel.target_seconds();
     let window = listed_segments(definition, Some(clock), PlaylistView::Live, target_seconds, channel_ms);
     let last = clock.intervals().last().copied()?;
     let drops_last_interval = window.last().is_none_or(|aired| aired.end <= last.channel_from_ms.to_ticks());
@@ -237,24 +236,29 @@ impl LivePlaylist {
         let mut text = String::with_capacity(256 + segments.len() * (130 + query.len()));
         self.push_head(&mut text, track.format(), is_complete);
         let mut discontinuities = segments.first().map_or(0, |first| first.discontinuities);
-        let (mut programme_start_ms, mut init) = (None, None);
+        let (mut programme_start_ms, mut init, mut programme_inits) = (None, None, ProgrammeInits::default());
+        let copies = self.channel.copies;
         for segment in segments.iter() {
             // One tag per counted discontinuity (RFC 8216, section 6.2.1): a skip may have passed several.
             while discontinuities < segment.discontinuities {
                 text.push_str("#EXT-X-DISCONTINUITY\n");
                 discontinuities += 1;
             }
-            if programme_start_ms.replace(segment.programme_start_ms) != Some(segment.programme_start_ms)
-                && let Some(found) = self.init_of(track, segment).filter(|found| init != Some(*found))
+            if programme_start_ms.replace(segment.programme_start_ms) != Some(segment.programme_start_ms) {
+                programme_inits = ProgrammeInits::new(&self.channel, track, segment);
+            }
+            if let Some(kind) = track.kind()
+                && let Some(found) = programme_inits.init_of(segment.index).filter(|found| init != Some(*found))
             {
-                let _ = writeln!(text, "#EXT-X-MAP:URI=\"{}{query}\"", LiveAsset::Init(found.0, found.1).name());
+                let _ = writeln!(text, "#EXT-X-MAP:URI=\"{}{query}\"", LiveAsset::Init(kind, found).name());
                 init = Some(found);
             }
             let start_ms = self.channel.wall_ms_at(ChannelMs(segment.start.as_ms_rounded()));
             let date_time = Timestamp::from_millisecond(start_ms.0).map(format_timestamp).unwrap_or_default();
             let seconds = (segment.end - segment.start).as_seconds();
             let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
-            let _ = writeln!(text, "{}{query}", track.segment_name(segment.programme_start_ms, segment.index));
+            let name = track.segment_name(segment.programme_start_ms, segment.index);
+            let _ = writeln!(text, "{}{name}{query}", asset::copies_prefix(copies));
         }
         if is_complete {
             text.push_str("#EXT-X-ENDLIST\n");
@@ -265,7 +269,7 @@ impl LivePlaylist {
     fn push_head(&self, text: &mut String, format: SegmentFormat, is_complete: bool) {
         let first = self.segments.first();
         let (sequence, discontinuities) = first.map_or((0, 0), |first| (first.media_sequence, first.discontinuities));
-        let (version, target_seconds) = (playlist::version(format), self.channel.output.target_seconds);
+        let (version, target_seconds) = (playlist::version(format), self.channel.target_seconds());
         let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:{version}\n#EXT-X-TARGETDURATION:{target_seconds}");
         let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}");
         match self.view {
@@ -273,20 +277,47 @@ impl LivePlaylist {
             _ if is_complete => text.push_str("#EXT-X-PLAYLIST-TYPE:VOD\n"),
             _ => text.push_str("#EXT-X-PLAYLIST-TYPE:EVENT\n#EXT-X-START:TIME-OFFSET=0,PRECISE=YES\n"),
         }
-        text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
+        // Copied video may have open groups of pictures.
+        if self.channel.copies.is_empty() {
+            text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
+        }
+    }
+}
+
+/// The init segments of a programme in fMP4.
+#[derive(Clone, Copy, Debug, Default)]
+struct ProgrammeInits {
+    /// Of the segments that show its item.
+    item: Option<InitId>,
+    /// Of the others, and how many come before them.
+    slate: Option<InitId>,
+    item_segments: usize,
+}
+
+impl ProgrammeInits {
+    /// Those of a track, of the programme of a segment.
+    fn new(channel: &Channel, track: &LiveTrack, segment: &LiveSegment) -> Self {
+        match track {
+            LiveTrack::Muxed | LiveTrack::Text(_) => Self::default(),
+            LiveTrack::Audio(audio) => {
+                let init = Some(InitId::of(&audio_init(audio.layout)));
+                Self { item: init, slate: init, item_segments: 0 }
+            }
+            LiveTrack::Video => {
+                let definition = &channel.definition;
+                let Some(programme) = definition.programme_at(segment.programme_start_ms) else {
+                    return Self::default();
+                };
+                let item = definition.item_of(&programme);
+                let slate = Some(InitId::of(&slate_video_init(item)));
+                let item_segments = definition.segment_ranges(&programme).own_count();
+                Self { item: Some(item_video_init(item)), slate, item_segments }
+            }
+        }
     }
 
-    /// The init segment of a segment in fMP4.
-    fn init_of(&self, track: &LiveTrack, segment: &LiveSegment) -> Option<(TrackKind, InitId)> {
-        let kind = track.kind()?;
-        let init = match kind {
-            TrackKind::Audio => audio_init(),
-            TrackKind::Video => {
-                let definition = &self.channel.definition;
-                video_init(&definition.item_of(&definition.programme_at(segment.programme_start_ms)?).video_format)
-            }
-        };
-        Some((kind, InitId::of(&init)))
+    fn init_of(&self, index: usize) -> Option<InitId> {
+        if index < self.item_segments { self.item } else { self.slate }
     }
 }
 

@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(
             format_entry(&hostile, &style, "token=t"),
             "#EXTINF:-1 tvg-id=\"ch-12.home\" tvg-chno=\"12\" tvg-name=\"News, 'late', und  spät 🎬\" \
-             tvg-logo=\"https://art.example/1.png\" group-title=\"A'BC\" channel-id=\"ch-12.home\" \
+             tvg-logo=\"http://tv:8470/api/livetv/logos/12?v=ad55c40ec2770337\" group-title=\"A'BC\" channel-id=\"ch-12.home\" \
              CUID=\"ch-12.home\" tvc-stream-vcodec=\"h264\" tvc-stream-acodec=\"aac\",News \"late\" und spät 🎬\n\
              http://tv:8470/api/livetv/watch/12/live.m3u8?token=t\n"
         );

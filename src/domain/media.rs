@@ -179,6 +179,14 @@ impl Stream {
 }
 
 impl Video {
+    /// Width and height as it is shown: square pixels, upright.
+    pub fn display_size(&self) -> (f64, f64) {
+        let (num, den) = self.sample_aspect;
+        let aspect = f64::from(num.max(1)) / f64::from(den.max(1));
+        let (width, height) = (f64::from(self.width.max(1)) * aspect, f64::from(self.height.max(1)));
+        if matches!(self.rotation, 90 | 270) { (height, width) } else { (width, height) }
+    }
+
     /// The common case: 8 bits, 4:2:0, square pixels, progressive, upright, unknown rate and colour.
     pub fn new(width: u32, height: u32) -> Self {
         Self { width, height, sample_aspect: (1, 1), bit_depth: 8, chroma: "4:2:0".to_owned(), ..Self::default() }
@@ -277,6 +285,14 @@ impl Media {
             StreamKind::Video(video) => Some((stream, video)),
             _ => None,
         })
+    }
+
+    /// ffmpeg's index of the embedded cover: an attached image.
+    pub fn cover_stream(&self) -> Option<u32> {
+        let is_image = |stream: &&Stream| {
+            matches!(stream.kind, StreamKind::Data) && matches!(stream.codec.as_str(), "mjpeg" | "png")
+        };
+        self.streams.iter().find(is_image).map(|stream| stream.index)
     }
 
     pub fn audio_streams(&self) -> impl Iterator<Item = (&Stream, &Audio)> {

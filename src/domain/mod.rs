@@ -24,11 +24,15 @@ macro_rules! named_values {
 pub mod access;
 pub mod account;
 pub mod address;
+pub mod audio_layout;
 pub mod bitmap_subtitles;
 pub mod bytes;
 pub mod catalogue;
 pub mod channel;
 pub mod channel_clock;
+pub mod channel_follow;
+pub mod channel_logo;
+pub mod channel_rule;
 pub mod channel_state;
 pub mod closed_captions;
 pub mod cmaf;
@@ -39,6 +43,8 @@ pub mod external;
 pub mod g711;
 pub mod grid;
 pub mod guide;
+pub mod histogram;
+pub mod household;
 pub mod image;
 pub mod ingest;
 pub mod library;
@@ -47,7 +53,9 @@ pub mod listing;
 pub mod live_cmaf;
 pub mod live_window;
 pub mod m3u;
+pub mod marks;
 pub mod media;
+pub mod media_folder;
 pub mod mpeg4_video;
 pub mod mpegps;
 pub mod mpegts;
@@ -55,11 +63,14 @@ pub mod nfo;
 pub mod plan;
 pub mod playback;
 pub mod playlist;
+pub mod preferences;
 pub mod progress;
 pub mod range;
 pub mod recording;
 pub mod rights;
+pub mod scene_breaks;
 pub mod schedule;
+pub mod seek_previews;
 pub mod segment_format;
 pub mod sei;
 pub mod session;
@@ -69,9 +80,14 @@ pub mod sniff;
 pub mod source;
 pub mod ssdp;
 pub mod ssrf;
+pub mod status_series;
 pub mod subtitles;
 pub mod throttle;
 pub mod time;
+pub mod trace;
+pub mod traffic;
+pub mod video_class;
+pub mod visibility;
 pub mod worker;
 pub mod xmltv;
 
@@ -81,6 +97,14 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// The first eight bytes of a hash.
-fn hash_to_u64(hash: blake3::Hash) -> u64 {
+pub(crate) fn hash_to_u64(hash: blake3::Hash) -> u64 {
     u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("eight of thirty-two"))
+}
+
+/// 1 if both are 0.
+pub(crate) fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a.max(1)
 }

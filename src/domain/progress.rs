@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::library::file_stem;
 use super::time;
 
+mod book_part;
 mod media_type;
 
+pub use book_part::BookPart;
 pub use media_type::MediaType;
 
 /// How far a device's clock may be ahead of the server's before its times are ignored. A clock years ahead would otherwise
@@ -76,6 +78,18 @@ pub struct BookPosition {
     pub chapter_position_seconds: f64,
     pub playback_rate: f64,
     pub percentage: f64,
+    /// The file to resume. None for a book of one file, and in records of versions before 0.3.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FilePosition>,
+}
+
+/// A position in one file of a book.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilePosition {
+    /// The path of the file in the folder of the book.
+    pub name: String,
+    #[serde(rename = "position")]
+    pub position_seconds: f64,
 }
 
 /// An earlier position.
@@ -125,6 +139,8 @@ pub struct ProgressSave {
     pub book: Option<BookPosition>,
     /// Counts a viewing even if the item is already completed.
     pub marks_watched: bool,
+    /// The position is the start of a file of the book, to which a player may have returned by accident.
+    pub starts_file: bool,
     /// Client time of this position.
     pub client_updated_at: Option<Timestamp>,
     /// The version the device changes; 0 for none.
@@ -162,6 +178,7 @@ pub fn merge_save(
     let (completed, marks_watched) = (save.completed.unwrap_or(false), save.marks_watched);
     // The API's body always has `completed`, so false means no more than its absence.
     let has_no_order = save.client_updated_at.is_none() && save.version.is_none() && !completed;
+    let starts_file = save.starts_file;
     let before = stored.filter(|record| !record.is_reset);
     let record = ProgressRecord::new_record(item, save, before, now);
     if is_outdated {
@@ -174,7 +191,7 @@ pub fn merge_save(
     let mut earlier_positions = before.map_or_else(Vec::new, |record| record.earlier_positions.clone());
     if let Some(replaced) = before.filter(|record| record.position_seconds > MIN_KEPT_SECONDS)
         && has_no_order
-        && record.position_seconds == 0.0
+        && (record.position_seconds == 0.0 || starts_file && record.position_seconds < replaced.position_seconds)
     {
         earlier_positions
             .insert(0, EarlierPosition { position_seconds: replaced.position_seconds, saved_at: replaced.updated_at });

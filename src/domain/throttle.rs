@@ -24,6 +24,11 @@ impl RateLimiter {
         Self { per_minute: per_minute.max(1), buckets: HashMap::new() }
     }
 
+    /// Changes how many attempts a minute are allowed. A bucket that has more loses the rest.
+    pub fn set_rate(&mut self, per_minute: u32) {
+        self.per_minute = per_minute.max(1);
+    }
+
     /// Takes an attempt from every key, or from none. The error is in how many whole seconds every key has one again.
     pub fn take(&mut self, keys: &[String], now_ms: i64) -> Result<(), u32> {
         for key in keys {

@@ -26,6 +26,7 @@ use super::journal;
 use super::recover::{self, RecoveredState};
 use super::tail::Tail;
 use super::tree::Tree;
+use crate::domain::histogram::Histogram;
 
 /// Capacity of the queue of changes; further callers wait for room in it.
 const MAX_WAITING: usize = 1024;
@@ -82,7 +83,7 @@ pub type SharedView = Arc<RwLock<ReadView>>;
 
 /// Changes of one caller, made together or not at all.
 pub struct PendingChange {
-    /// Never empty.
+    /// Empty to learn whether the committer answers.
     pub edits: Vec<Edit>,
     pub reply: oneshot::Sender<CommitResult>,
 }
@@ -119,6 +120,7 @@ struct Committer {
     compact_from_bytes: u64,
     reopen_at: Instant,
     reopen_pause: Duration,
+    times: Arc<Histogram>,
 }
 
 /// Starts the committer thread. It ends when the sender is dropped.
@@ -126,6 +128,7 @@ pub fn start(
     dir: PathBuf,
     opened: RecoveredState,
     sizes: StoreSizes,
+    times: Arc<Histogram>,
 ) -> std::io::Result<(SharedView, mpsc::Sender<PendingChange>, JoinHandle<()>)> {
     let (sender, mut receiver) = mpsc::channel::<PendingChange>(MAX_WAITING);
     let RecoveredState { index, journal, tail, last_number, live_records, live_bytes, lost_records: _ } = opened;
@@ -142,6 +145,7 @@ pub fn start(
         compact_from_bytes: sizes.compact_from_bytes,
         reopen_at: Instant::now(),
         reopen_pause: MIN_REOPEN_PAUSE,
+        times,
     };
     let run = move || {
         while let Some(first) = committer.next_change(&mut receiver) {
@@ -187,6 +191,10 @@ impl Committer {
         let available = free_bytes(&self.dir);
         let (mut lines, mut accepted, mut last_number) = (Vec::new(), Vec::new(), self.last_number);
         for change in group {
+            if change.edits.is_empty() {
+                let _ = change.reply.send(Ok(false));
+                continue;
+            }
             // A removal will free space, so it may use part of the reserve.
             let has_writes = change.edits.iter().any(|edit| edit.json.is_some());
             let required = if has_writes { self.sizes.reserve_bytes } else { self.sizes.reserve_bytes / 4 };
@@ -200,10 +208,11 @@ impl Committer {
             accepted.push(NumberedChange { change, first_number, line_bytes: (lines.len() - begin) as u64 });
         }
         let Some(files) = self.files.as_mut().filter(|_| !accepted.is_empty()) else { return };
-        let (journal_len, tail_len) = (files.journal.len, files.tail.file.len);
+        let (journal_len, tail_len, began) = (files.journal.len, files.tail.file.len, Instant::now());
         if let Err(cause) = files.journal.append(&lines).and_then(|()| files.tail.file.append(&lines)) {
             return self.undo_append(&cause, journal_len, tail_len, accepted);
         }
+        self.times.record(began.elapsed());
         self.last_number = last_number;
         let view = self.view.clone();
         let view = read_lock(&view);

@@ -127,7 +127,7 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
         return Err(Error::new(Code::Conflict, message));
     }
     let mut draft = Draft::begin(dir).map_err(to_error)?;
-    let (mut records, mut files, mut has_ended) = (0, Vec::new(), false);
+    let (mut records, mut files, mut has_ended, mut exporter) = (0, Vec::new(), false, String::new());
     let line_error = |index: usize, why: &str| Error::new(Code::BadRequest, format!("line {}: {why}", index + 1));
     for (index, line) in BoundedLines(from).enumerate() {
         let line = line.map_err(|cause| line_error(index, &cause.to_string()))?;
@@ -135,14 +135,21 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
             serde_json::from_str(&line).map_err(|_| line_error(index, "is not a line of an export"))?;
         match parsed {
             _ if has_ended => return Err(line_error(index, "comes after the end of the export")),
-            ExportLine::Begin { layout, .. } if index == 0 && layout == EXPORT_LAYOUT => {}
+            ExportLine::Begin { hearthcast, layout } if index == 0 && layout == EXPORT_LAYOUT => exporter = hearthcast,
+            ExportLine::Begin { hearthcast, layout } if index == 0 && layout > EXPORT_LAYOUT => {
+                let text = format!("was written by a newer version ({hearthcast}): import it with that version");
+                return Err(line_error(index, &text));
+            }
             _ if index == 0 => {
                 return Err(line_error(index, "is not the start of an export this version can read"));
             }
             ExportLine::Begin { .. } => return Err(line_error(index, "begins a second export")),
             ExportLine::Record { tree, key, value } => {
-                let tree = Tree::from_name(&tree).filter(|tree| tree.journaled());
-                let tree = tree.ok_or_else(|| line_error(index, "names a tree that this version does not know"))?;
+                let known = Tree::from_name(&tree).filter(|tree| tree.journaled());
+                let tree = known.ok_or_else(|| {
+                    let remedy = format!("import it with version {exporter} or a newer one");
+                    line_error(index, &format!("has a record of {tree:?}, which this version does not know: {remedy}"))
+                })?;
                 let json = serde_json::to_vec(&value).map_err(Error::internal)?;
                 records += 1;
                 draft.add_record(tree, &key, records, Some(&json)).map_err(to_error)?;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::domain::histogram::Histogram;
 use crate::error::{Code, Error, Result};
 
 mod appender;
@@ -64,6 +65,7 @@ struct Inner {
     /// Taken on drop, so that the committer ends.
     change_queue: Option<mpsc::Sender<commit::PendingChange>>,
     committer: Option<JoinHandle<()>>,
+    commit_times: Arc<Histogram>,
     /// Locked as long as the state is open.
     _lock: StateLock,
 }
@@ -100,12 +102,26 @@ impl Store {
         let lock = StateLock::acquire(dir, lock_timeout)?;
         let mut recovered = recover::open(dir)?;
         let lost_records = std::mem::take(&mut recovered.lost_records);
-        let (view, change_queue, committer) =
-            commit::start(dir.to_owned(), recovered, sizes).map_err(|cause| open_error(dir, cause))?;
+        let commit_times = Arc::<Histogram>::default();
+        let (view, change_queue, committer) = commit::start(dir.to_owned(), recovered, sizes, commit_times.clone())
+            .map_err(|cause| open_error(dir, cause))?;
         let (reserve_bytes, change_queue, committer) = (sizes.reserve_bytes, Some(change_queue), Some(committer));
-        let inner =
-            Inner { dir: dir.to_owned(), reserve_bytes, view, lost_records, change_queue, committer, _lock: lock };
+        let inner = Inner {
+            dir: dir.to_owned(),
+            reserve_bytes,
+            view,
+            lost_records,
+            change_queue,
+            committer,
+            commit_times,
+            _lock: lock,
+        };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// How long it took to make changes durable, with one measurement for those that shared a sync.
+    pub fn commit_times(&self) -> &Histogram {
+        &self.inner.commit_times
     }
 
     /// Reads one record; `None` when it does not exist.
@@ -166,6 +182,17 @@ impl Store {
             Ok(before) => Ok(before),
             Err(CommitError::Refused(cause)) => Err(not_stored_error(cause)),
             Err(CommitError::OutcomeUnknown(cause)) => Err(unknown_outcome_error(cause)),
+        }
+    }
+
+    /// Resolves once the index has answered a read, and the committer has taken an empty change from its queue. An error is an
+    /// answer too: a full disk, or a state that is being reopened. Nothing is written, so an idle disk stays asleep.
+    pub async fn wait_until_responsive(&self) {
+        let _ = self.contains(Tree::Meta, index::LAST_NUMBER_KEY);
+        let (reply, outcome) = oneshot::channel();
+        let change_queue = self.inner.change_queue.as_ref().expect("the committer runs as long as the store is open");
+        if change_queue.send(commit::PendingChange { edits: Vec::new(), reply }).await.is_ok() {
+            let _ = outcome.await;
         }
     }
 

@@ -144,7 +144,11 @@ pub fn unreadable_error(dir: &Path, name: &str, cause: JournalError) -> Error {
         JournalError::Io(cause) => open_error(&dir.join(name), cause),
         JournalError::NewerLayout(layout) => {
             let newest = journal::LAYOUT;
-            open_error(dir, format!("it was written by another version (layout {layout}, this program reads {newest})"))
+            let message = format!(
+                "it was written by a newer version (layout {layout}, this program reads {newest}): start the newer \
+                 version, or import a backup made before it"
+            );
+            open_error(dir, message)
         }
         JournalError::UnknownTrees(trees) => {
             let trees = trees.join(", ");

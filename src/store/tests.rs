@@ -154,7 +154,7 @@ async fn a_newer_layout_is_refused() {
     let (_, lines) = text.split_once('\n').unwrap();
     fs::write(dir.path().join("journal"), journal::header(journal::LAYOUT + 1) + lines).unwrap();
     let error = Store::open(dir.path()).err().unwrap();
-    assert!(error.cause.unwrap().contains("written by another version (layout 3"));
+    assert!(error.cause.unwrap().contains("written by a newer version (layout 3"));
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ trees! {
     Users "users" true,
     Logins "logins" true,
     Probes "probes" false,
+    Preferences "preferences" true,
     Loudness "loudness" false,
     Progress "progress" true,
     Books "books" true,
@@ -47,6 +48,11 @@ trees! {
     Quarantine "quarantine" false,
     Catalogue "catalogue" false,
     Titles "titles" true,
+    SkipMarks "skip-marks" false,
+    SceneBreaks "scene-breaks" false,
+    MediaFolders "media-folders" true,
+    Workers "workers" true,
+    Household "household" true,
 }
 
 impl Tree {

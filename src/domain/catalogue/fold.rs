@@ -1,5 +1,7 @@
 //! Text folded for comparison: lower case, without diacritics and punctuation.
 
+use unicode_normalization::UnicodeNormalization as _;
+
 /// The letters of a text in lower case without diacritics, its digits, and one space between words. `Amélie & Çelik` becomes
 /// `amelie celik`.
 pub fn fold(text: &str) -> String {
@@ -15,47 +17,41 @@ pub fn fold(text: &str) -> String {
 
 /// The folded words of a text. An apostrophe does not end a word: `don't` is `dont`.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
-    let is_apostrophe = |c: char| matches!(c, '\'' | '’' | '`' | '´' | '\u{300}'..='\u{36f}');
+    let is_apostrophe = |c: char| matches!(c, '\'' | '’' | '`' | '´') || is_diacritic(c);
     let split = text.split(move |c: char| !c.is_alphanumeric() && !is_apostrophe(c));
     let folded = split.map(move |word| {
+        let lower = word.chars().filter(|c| !is_apostrophe(*c)).flat_map(char::to_lowercase);
         let mut folded = String::with_capacity(word.len());
-        for c in word.chars().filter(|c| !is_apostrophe(*c)).flat_map(char::to_lowercase) {
-            push_folded(c, &mut folded);
+        // Some letters decompose for good, into a letter and a mark that would end the word.
+        for c in lower.nfd().filter(|c| !is_diacritic(*c)).nfc().filter(|c| c.is_alphanumeric()) {
+            push_plain(c, &mut folded);
         }
         folded
     });
     folded.filter(|word| !word.is_empty())
 }
 
-/// A lower-case letter without its diacritics. Covers the letters of European languages in Latin script.
-fn push_folded(c: char, folded: &mut String) {
+/// Marks of Latin, Greek and Cyrillic letters. Those of other scripts tell letters apart, as in Japanese.
+fn is_diacritic(c: char) -> bool {
+    matches!(c, '\u{300}'..='\u{36f}')
+}
+
+/// A lower-case letter, or the plain letters in its place that Unicode does not decompose it into.
+fn push_plain(c: char, folded: &mut String) {
     let plain = match c {
-        'à'..='å' | 'ā' | 'ă' | 'ą' | 'ǎ' | 'ạ'..='ặ' => 'a',
-        'ç' | 'ć' | 'ĉ' | 'ċ' | 'č' => 'c',
-        'ď' | 'đ' | 'ð' => 'd',
-        'è'..='ë' | 'ē' | 'ĕ' | 'ė' | 'ę' | 'ě' | 'ẹ'..='ệ' => 'e',
-        'ĝ' | 'ğ' | 'ġ' | 'ģ' => 'g',
-        'ĥ' | 'ħ' => 'h',
-        'ì'..='ï' | 'ĩ' | 'ī' | 'ĭ' | 'į' | 'ı' | 'ỉ' | 'ị' => 'i',
-        'ĵ' => 'j',
-        'ķ' => 'k',
-        'ĺ' | 'ļ' | 'ľ' | 'ŀ' | 'ł' => 'l',
-        'ñ' | 'ń' | 'ņ' | 'ň' => 'n',
-        'ò'..='ö' | 'ø' | 'ō' | 'ŏ' | 'ő' | 'ơ' | 'ọ'..='ợ' => 'o',
-        'ŕ' | 'ŗ' | 'ř' => 'r',
-        'ś' | 'ŝ' | 'ş' | 'š' | 'ș' => 's',
-        'ţ' | 'ť' | 'ŧ' | 'ț' => 't',
-        'ù'..='ü' | 'ũ' | 'ū' | 'ŭ' | 'ů' | 'ű' | 'ų' | 'ư' | 'ụ'..='ự' => 'u',
-        'ŵ' => 'w',
-        'ý' | 'ÿ' | 'ŷ' | 'ỳ'..='ỹ' => 'y',
-        'ź' | 'ż' | 'ž' => 'z',
-        'ß' => return folded.push_str("ss"),
-        'æ' => return folded.push_str("ae"),
-        'œ' => return folded.push_str("oe"),
-        'þ' => return folded.push_str("th"),
-        other => other,
+        'ß' => "ss",
+        'æ' => "ae",
+        'œ' => "oe",
+        'þ' => "th",
+        'ð' | 'đ' => "d",
+        'ħ' => "h",
+        'ı' => "i",
+        'ł' | 'ŀ' => "l",
+        'ø' => "o",
+        'ŧ' => "t",
+        other => return folded.push(other),
     };
-    folded.push(plain);
+    folded.push_str(plain);
 }
 
 #[cfg(test)]
@@ -73,6 +69,9 @@ mod tests {
             ("Don’t  Look_Up!", "dont look up"),
             ("S.W.A.T. 2", "s w a t 2"),
             ("七人の侍", "七人の侍"),
+            ("がぎぐ 한국", "がぎぐ 한국"),
+            ("ਫ਼", "ਫ"),
+            ("Ёлки, Ǻrsta, Tiếng Việt, İzmir", "елки arsta tieng viet izmir"),
             ("e\u{301}te\u{301}", "ete"),
             ("!?", ""),
         ] {

@@ -38,8 +38,48 @@ pub struct SearchIndex {
 struct Word {
     /// A bit for each letter, so that most words are excluded before they are compared.
     letters: u32,
-    /// Document times 4 plus field.
-    postings: Vec<u32>,
+    postings: Postings,
+}
+
+/// Where a word is: document times 4 plus field. Most words are in one place, which needs no memory of its own.
+#[derive(Debug)]
+enum Postings {
+    One(u32),
+    More(Vec<u32>),
+}
+
+impl Postings {
+    fn as_slice(&self) -> &[u32] {
+        match self {
+            Self::One(posting) => std::slice::from_ref(posting),
+            Self::More(postings) => postings,
+        }
+    }
+
+    /// Adds one, unless it is the last one.
+    fn push(&mut self, posting: u32) {
+        match self {
+            Self::One(first) if *first != posting => *self = Self::More(vec![*first, posting]),
+            Self::More(postings) if postings.last() != Some(&posting) => postings.push(posting),
+            _ => {}
+        }
+    }
+
+    /// Removes those of a document; returns whether any is left.
+    fn remove(&mut self, document: u32) -> bool {
+        match self {
+            Self::One(posting) => *posting / 4 != document,
+            Self::More(postings) => {
+                postings.retain(|posting| posting / 4 != document);
+                match postings[..] {
+                    [posting] => *self = Self::One(posting),
+                    [] => return false,
+                    _ => {}
+                }
+                true
+            }
+        }
+    }
 }
 
 impl SearchIndex {
@@ -49,10 +89,9 @@ impl SearchIndex {
             let word = cut(&word);
             let posting = document * 4 + field as u32;
             match self.words.get_mut(word) {
-                Some(known) if known.postings.last() == Some(&posting) => {}
                 Some(known) => known.postings.push(posting),
                 None => {
-                    let entry = Word { letters: letters(word), postings: vec![posting] };
+                    let entry = Word { letters: letters(word), postings: Postings::One(posting) };
                     self.words.insert(word.into(), entry);
                 }
             }
@@ -63,11 +102,10 @@ impl SearchIndex {
     pub fn remove(&mut self, document: u32, text: &str) {
         for word in words(text) {
             let word = cut(&word);
-            if let Some(known) = self.words.get_mut(word) {
-                known.postings.retain(|posting| posting / 4 != document);
-                if known.postings.is_empty() {
-                    self.words.remove(word);
-                }
+            if let Some(known) = self.words.get_mut(word)
+                && !known.postings.remove(document)
+            {
+                self.words.remove(word);
             }
         }
     }
@@ -116,7 +154,7 @@ impl SearchIndex {
 
 /// Gives the documents of a word points, unless they have more.
 fn add_points(best: &mut [u32], found: &Word, points: u32) {
-    for posting in &found.postings {
+    for posting in found.postings.as_slice() {
         let document = &mut best[(posting / 4) as usize];
         *document = (*document).max(points * WEIGHTS[(posting % 4) as usize]);
     }

@@ -33,7 +33,8 @@ impl BitRates {
         let frames = iframes(sizes);
         let durations = IFrame::durations(&frames, grid);
         let durations = durations.into_iter().map(Ticks::as_seconds);
-        let frames: Vec<_> = frames.iter().map(|frame| frame.bytes.end).zip(durations).collect();
+        let frames: Vec<_> =
+            frames.iter().map(|frame| frame.bytes.as_ref().map_or(0, |bytes| bytes.end)).zip(durations).collect();
         Self { peak: peak_rate(&segments).unwrap_or_default().max(average), average, iframe_peak: peak_rate(&frames) }
     }
 }
@@ -67,7 +68,7 @@ fn peak_rate(segments: &[(u64, f64)]) -> Option<u64> {
 /// The I-frames of the segments that begin with a keyframe.
 pub fn iframes(sizes: &[SegmentSize]) -> Vec<IFrame> {
     let ranges = sizes.iter().enumerate();
-    ranges.filter_map(|(segment, size)| Some(IFrame { segment, bytes: 0..size.keyframe_bytes? })).collect()
+    ranges.filter_map(|(segment, size)| Some(IFrame { segment, bytes: Some(0..size.keyframe_bytes?) })).collect()
 }
 
 #[cfg(test)]
@@ -112,6 +113,6 @@ mod tests {
         let mut sizes = sizes(&[100, 200, 300]);
         sizes[1].keyframe_bytes = None;
         let listed: Vec<_> = iframes(&sizes).into_iter().map(|frame| (frame.segment, frame.bytes)).collect();
-        assert_eq!(listed, [(0, 0..50), (2, 0..150)]);
+        assert_eq!(listed, [(0, Some(0..50)), (2, Some(0..150))]);
     }
 }

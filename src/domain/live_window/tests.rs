@@ -1,12 +1,15 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::audio_layout::AudioLayout;
 use crate::domain::channel::OutputSettings;
 use crate::domain::grid::Grid;
+use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::schedule::segmentation::{Segmentation, VideoFormat, item_duration_ms};
 use crate::domain::schedule::tests::{MODES, plain_request, schedule_item};
 use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
 use crate::domain::time::FrameRate;
+use crate::domain::video_class::VideoClasses;
 
 pub(super) const START: ChannelMs = ChannelMs(1_767_225_600_000);
 
@@ -62,7 +65,7 @@ proptest! {
             let segment = on.next().unwrap();
             prop_assert!(segment.start <= at.to_ticks() && at.to_ticks() < segment.end, "{segment:?} at {at:?}");
             prop_assert_eq!(segment.programme_start_ms, guide.start_ms);
-            let asset = LiveAsset::Segment(LiveTrack::Muxed, segment.programme_start_ms, segment.index);
+            let asset = LiveAsset::Segment(VideoClasses::default(), LiveTrack::Muxed, segment.programme_start_ms, segment.index);
             prop_assert_eq!(LiveAsset::parse(&asset.name()), Some(asset));
             let mut before = segment;
             for segment in on.take(30) {
@@ -121,7 +124,12 @@ fn all_tracks_have_the_same_segments_and_discontinuities() {
     let definition = channel(ScheduleMode::Sequential, 3, 5);
     let list = playlist(&definition, PlaylistView::From(START), 3, START + 400_000);
     let [de, en] = ["de", "en"].map(|tag| crate::domain::media::TrackLanguage::from_text(tag).unwrap());
-    let tracks = [LiveTrack::Muxed, LiveTrack::Video, LiveTrack::Audio(de), LiveTrack::Text(en)];
+    let tracks = [
+        LiveTrack::Muxed,
+        LiveTrack::Video,
+        LiveTrack::Audio(LiveAudio { layout: AudioLayout::Stereo, language: de }),
+        LiveTrack::Text(en),
+    ];
     let texts = tracks.map(|track| (list.render(&track, "?st=g"), track));
     // Without names of files, and without versions.
     let timeline = |text: &str| {
@@ -133,7 +141,8 @@ fn all_tracks_have_the_same_segments_and_discontinuities() {
         assert_eq!(timeline(text), timeline(&texts[0].0), "{track:?}");
         let names = text.lines().filter(|line| !line.starts_with('#'));
         for (name, segment) in names.zip(list.segments.iter()) {
-            let asset = LiveAsset::Segment(track.clone(), segment.programme_start_ms, segment.index);
+            let asset =
+                LiveAsset::Segment(VideoClasses::default(), track.clone(), segment.programme_start_ms, segment.index);
             assert_eq!(LiveAsset::parse(name.strip_suffix("?st=g").unwrap()), Some(asset));
         }
     }
@@ -154,14 +163,14 @@ fn a_lineup_in_fmp4_reads_as_players_expect_it() {
     use crate::domain::schedule::ItemLanguages;
     let tags = |text: &str| text.split(' ').filter_map(TrackLanguage::from_text).collect::<Vec<_>>().into_iter();
     let with_languages = |(item, (audio, text)): (&Arc<ScheduleItem>, (&str, &str))| {
-        let languages = ItemLanguages::from_tracks(tags(audio), tags(text)).map(Box::new);
+        let languages = ItemLanguages::from_tracks(tags(audio), tags(text), audio == "en").map(Box::new);
         ScheduleItem { languages, ..ScheduleItem::clone(item) }
     };
     let languages = [("en de", "de"), ("en", ""), ("", "")];
     let all = assign_ids(items(3, 2).iter().zip(languages).map(with_languages).collect());
     let mut channel = crate::domain::channel::tests::channel(1);
     channel.definition = ScheduleDefinition::new(START, plain_request(1, ScheduleMode::Sequential, all));
-    insta::assert_snapshot!(render_multivariant(&channel, "?st=g"), @r#"
+    insta::assert_snapshot!(render_multivariant(&channel, Some(2), "?st=g"), @r#"
     #EXTM3U
     #EXT-X-VERSION:7
     #EXT-X-INDEPENDENT-SEGMENTS
@@ -169,6 +178,19 @@ fn a_lineup_in_fmp4_reads_as_players_expect_it() {
     #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio",NAME="de",DEFAULT=NO,AUTOSELECT=YES,LANGUAGE="de",CHANNELS="2",URI="audio-de.m3u8?st=g"
     #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subs",NAME="de",DEFAULT=NO,AUTOSELECT=YES,FORCED=NO,LANGUAGE="de",URI="text-de.m3u8?st=g"
     #EXT-X-STREAM-INF:BANDWIDTH=2992000,AVERAGE-BANDWIDTH=2960000,CODECS="avc3.640020,mp4a.40.2",RESOLUTION=1280x720,AUDIO="audio",SUBTITLES="subs"
+    video.m3u8?st=g
+    "#);
+    let all = render_multivariant(&channel, None, "?st=g");
+    let of_layout = |text: &str, names: &str| text.lines().filter(|line| line.contains(names)).count();
+    assert_eq!([of_layout(&all, "GROUP-ID=\"audio\""), of_layout(&all, "GROUP-ID=\"surround\"")], [2, 2], "{all}");
+    insta::assert_snapshot!(render_multivariant(&channel, Some(8), "?st=g"), @r#"
+    #EXTM3U
+    #EXT-X-VERSION:7
+    #EXT-X-INDEPENDENT-SEGMENTS
+    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="surround",NAME="en",DEFAULT=YES,AUTOSELECT=YES,LANGUAGE="en",CHANNELS="6",URI="surround-en.m3u8?st=g"
+    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="surround",NAME="de",DEFAULT=NO,AUTOSELECT=YES,LANGUAGE="de",CHANNELS="6",URI="surround-de.m3u8?st=g"
+    #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subs",NAME="de",DEFAULT=NO,AUTOSELECT=YES,FORCED=NO,LANGUAGE="de",URI="text-de.m3u8?st=g"
+    #EXT-X-STREAM-INF:BANDWIDTH=3260000,AVERAGE-BANDWIDTH=3184000,CODECS="avc3.640020,mp4a.40.2",RESOLUTION=1280x720,AUDIO="surround",SUBTITLES="subs"
     video.m3u8?st=g
     "#);
 }

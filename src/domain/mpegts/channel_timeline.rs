@@ -12,6 +12,7 @@ use super::pes;
 use super::psi::{PmtEntry, TrackKind};
 use super::ts_writer::{AccessUnit, TsWriter};
 use super::{packet::PACKET_LEN, packet::Packet, segmenter::AAC_FRAME, unwrap_timestamp};
+use crate::domain::audio_layout::AudioLayout;
 use crate::domain::time::Ticks;
 
 /// Shortest time between decoding and presentation of a frame: more than any usual reordering needs.
@@ -22,12 +23,6 @@ const STILL_STEP: Ticks = Ticks::from_ms(40);
 
 /// A first video frame later than this in its item is late on purpose.
 pub const LATE_START: Ticks = Ticks::from_ms(1000);
-
-/// One AAC-LC frame of silence, 48 kHz, stereo, with its ADTS header: what an encoder makes of zeros, plus a fill
-/// element. This makes it long enough that its PES packet can be split into sixteen packets, so a segment of one frame
-/// can close its counter.
-const SILENT_FRAME: [u8; 16] =
-    [0xff, 0xf1, 0x4c, 0x80, 0x02, 0x1f, 0xfc, 0x21, 0x10, 0x04, 0x60, 0x8c, 0x18, 0x80, 0x00, 0x38];
 
 /// Interval between PCRs where no video frame carries one; and the largest interval allowed (ISO/IEC 13818-1 section
 /// 2.7.2).
@@ -52,6 +47,8 @@ pub struct TimelineSpan {
     pub channel_origin: Ticks,
     /// Channel clock at the end of the preceding audio. Set only if that differs from a regular end of an item.
     pub previous_audio_end: Option<Ticks>,
+    /// That of the segment's audio frames, and of the silence that fills gaps.
+    pub audio_layout: AudioLayout,
 }
 
 impl TimelineSpan {
@@ -217,7 +214,7 @@ fn compute_decode_times(video_frames: &[VideoFrame]) -> Vec<Ticks> {
 
 /// Audio frames from the span's start to its end, without a gap.
 fn collect_audio_frames(units: &SegmentUnits, span: TimelineSpan) -> Vec<(Ticks, &[u8])> {
-    let (shift, (begin, end)) = (span.audio_shift(), span.audio_span());
+    let (shift, (begin, end), silent_frame) = (span.audio_shift(), span.audio_span(), span.audio_layout.silent_frame());
     let (aligns_start, aligns_end) = (span.starts_item || span.previous_audio_end.is_some(), span.ends_item);
     let mut own_frames: Vec<(Ticks, &[u8])> = Vec::new();
     for (pts, _, bytes) in units.of_track(TrackKind::Audio) {
@@ -230,14 +227,14 @@ fn collect_audio_frames(units: &SegmentUnits, span: TimelineSpan) -> Vec<(Ticks,
     });
     own_frames.iter_mut().for_each(|(pts, _)| *pts += shift);
     let Some(&(first, _)) = own_frames.first() else {
-        let silence = (0..).map(|n| (begin + AAC_FRAME * n, &SILENT_FRAME[..]));
+        let silence = (0..).map(|n| (begin + AAC_FRAME * n, silent_frame));
         return silence.take_while(|(pts, _)| *pts < end).collect();
     };
     let rounded = |length: Ticks| (length + AAC_FRAME / 2).div_euclid(AAC_FRAME);
     let whole_frames = (first - span.item_start - shift).max(Ticks::ZERO).div_euclid(AAC_FRAME);
     let missing_before = if aligns_start { rounded(first - begin) } else { whole_frames };
     let mut padded_frames: Vec<(Ticks, &[u8])> =
-        (1..=missing_before).rev().map(|n| (first - AAC_FRAME * n, &SILENT_FRAME[..])).collect();
+        (1..=missing_before).rev().map(|n| (first - AAC_FRAME * n, silent_frame)).collect();
     for (n, &(pts, frame)) in own_frames.iter().enumerate() {
         padded_frames.push((pts, frame));
         let missing = match own_frames.get(n + 1) {
@@ -245,7 +242,7 @@ fn collect_audio_frames(units: &SegmentUnits, span: TimelineSpan) -> Vec<(Ticks,
             None if aligns_end || span.previous_audio_end.is_some() => rounded(end - pts) - 1,
             None => (span.item_end + shift - pts).div_euclid(AAC_FRAME) - 1,
         };
-        padded_frames.extend((1..=missing).map(|n| (pts + AAC_FRAME * n, &SILENT_FRAME[..])));
+        padded_frames.extend((1..=missing).map(|n| (pts + AAC_FRAME * n, silent_frame)));
     }
     padded_frames
 }

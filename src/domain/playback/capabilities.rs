@@ -9,7 +9,9 @@ mod probed;
 #[cfg(test)]
 mod tests;
 
-pub use delivery::{EncodeReason, SessionDelivery, StreamDecision, copy_for_client, decide_delivery, explain_tracks};
+pub use delivery::{
+    EncodeReason, SessionDelivery, StreamDecision, copy_for_client, decide_delivery, expect_session, explain_tracks,
+};
 pub use probed::ProbedCapabilities;
 
 use super::clients::{DeviceSource, RequestDevice};
@@ -18,6 +20,7 @@ use crate::domain::codec::{TargetCodec, format_level};
 use crate::domain::media::{Stream, StreamKind, Video};
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::FrameRate;
+use crate::domain::video_class::{VideoClass, VideoClasses};
 
 /// The formats of segments that a client plays, and how it takes what is encoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +57,14 @@ pub struct FormatCapabilities {
     pub knows_avc3: bool,
     /// I-frame playlists are used to show pictures while the viewer seeks. They are listed for no other client.
     pub has_iframe_playlists: bool,
+}
+
+impl FormatCapabilities {
+    /// The classes of video of which the client decodes every stream.
+    pub fn decoded_classes(&self) -> VideoClasses {
+        let is_decoded = |(stream, video): (Stream, Video)| video_reasons(&stream, &video, &self.video).is_empty();
+        VideoClass::all().filter(|class| class.hardest_streams().all(is_decoded)).collect()
+    }
 }
 
 /// How a client takes audio beside video.

@@ -32,8 +32,9 @@ pub struct MediaPlaylist<'a> {
 pub struct IFrame {
     /// The segment, which begins with this frame.
     pub segment: usize,
-    /// Bytes of the segment: what precedes the frame, e.g. `moof`, and the frame.
-    pub bytes: Range<u64>,
+    /// Bytes of the segment: what precedes the frame, e.g. `moof`, and the frame. None if they are not known before the segment is
+    /// laid out; then the frame has a file of its own.
+    pub bytes: Option<Range<u64>>,
 }
 
 impl IFrame {
@@ -81,8 +82,14 @@ impl MediaPlaylist<'_> {
         self.push_map(&mut text, grant);
         for (IFrame { segment, bytes }, duration) in iframes.iter().zip(durations) {
             push_duration(&mut text, duration);
-            let _ = writeln!(text, "#EXT-X-BYTERANGE:{}@{}", bytes.end.saturating_sub(bytes.start), bytes.start);
-            let name = self.track.segment_name(self.segment_format(), *segment);
+            let name = match bytes {
+                Some(bytes) => {
+                    let length = bytes.end.saturating_sub(bytes.start);
+                    let _ = writeln!(text, "#EXT-X-BYTERANGE:{length}@{}", bytes.start);
+                    self.track.segment_name(self.segment_format(), *segment)
+                }
+                None => self.track.iframe_name(*segment),
+            };
             let _ = writeln!(text, "{}", with_grant(&name, grant));
         }
         text.push_str("#EXT-X-ENDLIST\n");

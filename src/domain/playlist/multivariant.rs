@@ -44,6 +44,8 @@ pub struct MultivariantPlaylist<'a> {
     pub subtitles: &'a [SubtitleRendition],
     /// Closed captions in the video of all variants: empty without any, None if that is not known.
     pub captions: Option<&'a [CaptionService]>,
+    /// I-frames that are made apart from the variants, in a codec and a size of their own.
+    pub made_iframes: Option<&'a Variant>,
 }
 
 /// A rung of video.
@@ -176,7 +178,8 @@ impl<'a> MultivariantPlaylist<'a> {
                 (variants, _) => variants.iter().for_each(|variant| self.push_variant(&mut text, variant, group, uri)),
             }
         }
-        self.variants.iter().for_each(|variant| push_iframe_variant(&mut text, variant, uri));
+        let iframes = self.variants.iter().chain(self.made_iframes);
+        iframes.for_each(|variant| push_iframe_variant(&mut text, variant, uri));
         text
     }
 

@@ -6,6 +6,9 @@ use crate::domain::segment_format::SegmentFormat;
 /// Longest name of an asset, bytes.
 const MAX_NAME_BYTES: usize = 64;
 
+/// Before the number in the name of an I-frame.
+const IFRAME_PREFIX: &str = "iframe-";
+
 /// A media playlist of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlaylistTrack {
@@ -27,6 +30,8 @@ pub enum SessionAsset {
     Playlist(PlaylistTrack),
     /// The I-frame playlist of a rung.
     IFramePlaylist(PlaylistTrack),
+    /// The first frame of a segment, in fMP4, as an I-frame playlist names it.
+    IFrame(PlaylistTrack, usize),
     Init(PlaylistTrack, InitId),
     Segment(PlaylistTrack, SegmentFormat, usize),
 }
@@ -69,6 +74,11 @@ impl PlaylistTrack {
         format!("{}-iframes.m3u8", self.prefix())
     }
 
+    /// Name of the first frame of a segment, e.g. `v0-iframe-00042.m4s`.
+    pub fn iframe_name(self, segment: usize) -> String {
+        format!("{}-{IFRAME_PREFIX}{segment:05}.{}", self.prefix(), SegmentFormat::Fmp4.extension())
+    }
+
     /// Name of an init segment, e.g. `v0-00f1e2d3c4b5a697.mp4`.
     pub fn init_name(self, init: InitId) -> String {
         format!("{}-{:016x}.mp4", self.prefix(), init.0)
@@ -85,6 +95,7 @@ impl SessionAsset {
         match self {
             Self::Playlist(track) => track.playlist_name(),
             Self::IFramePlaylist(track) => track.iframe_playlist_name(),
+            Self::IFrame(track, segment) => track.iframe_name(segment),
             Self::Init(track, init) => track.init_name(init),
             Self::Segment(track, format, index) => track.segment_name(format, index),
         }
@@ -94,7 +105,7 @@ impl SessionAsset {
     fn is_possible(self) -> bool {
         match self {
             Self::Playlist(_) => true,
-            Self::IFramePlaylist(track) => matches!(track, PlaylistTrack::Video(_)),
+            Self::IFramePlaylist(track) | Self::IFrame(track, _) => matches!(track, PlaylistTrack::Video(_)),
             Self::Init(track, _) => !matches!(track, PlaylistTrack::Subtitles(_)),
             Self::Segment(track, format, _) => {
                 matches!(track, PlaylistTrack::Subtitles(_)) == (format == SegmentFormat::WebVtt)
@@ -115,11 +126,12 @@ pub fn parse_asset(name: &str) -> Option<SessionAsset> {
         _ => {
             let (stem, extension) = rest.strip_prefix('-')?.split_once('.')?;
             let segment = |format| Some(SessionAsset::Segment(track, format, stem.parse().ok()?));
-            match extension {
-                "mp4" => SessionAsset::Init(track, InitId(u64::from_str_radix(stem, 16).ok()?)),
-                "ts" => segment(SegmentFormat::MpegTs)?,
-                "m4s" => segment(SegmentFormat::Fmp4)?,
-                "vtt" => segment(SegmentFormat::WebVtt)?,
+            match (extension, stem.strip_prefix(IFRAME_PREFIX)) {
+                ("m4s", Some(number)) => SessionAsset::IFrame(track, number.parse().ok()?),
+                ("mp4", _) => SessionAsset::Init(track, InitId(u64::from_str_radix(stem, 16).ok()?)),
+                ("ts", _) => segment(SegmentFormat::MpegTs)?,
+                ("m4s", None) => segment(SegmentFormat::Fmp4)?,
+                ("vtt", _) => segment(SegmentFormat::WebVtt)?,
                 _ => return None,
             }
         }
@@ -145,11 +157,12 @@ mod tests {
     fn any_asset() -> impl Strategy<Value = SessionAsset> {
         let formats = [SegmentFormat::MpegTs, SegmentFormat::Fmp4, SegmentFormat::WebVtt];
         let index = prop_oneof![0usize..200_000, any::<usize>()];
-        let assets = (any_track(), 0..4, 0usize..3, index, any::<u64>());
+        let assets = (any_track(), 0..5, 0usize..3, index, any::<u64>());
         let assets = assets.prop_map(move |(track, kind, format, index, hash)| match kind {
             0 => SessionAsset::Playlist(track),
             1 => SessionAsset::IFramePlaylist(track),
             2 => SessionAsset::Init(track, InitId(hash)),
+            3 => SessionAsset::IFrame(track, index),
             _ => SessionAsset::Segment(track, formats[format], index),
         });
         assets.prop_filter("the track has no such file", |asset| asset.is_possible())
@@ -182,6 +195,7 @@ mod tests {
         for (name, asset) in [
             ("v0.m3u8", SessionAsset::Playlist(video)),
             ("v0-iframes.m3u8", SessionAsset::IFramePlaylist(video)),
+            ("v0-iframe-00042.m4s", SessionAsset::IFrame(video, 42)),
             ("v0-00042.ts", SessionAsset::Segment(video, SegmentFormat::MpegTs, 42)),
             ("v0-00042.m4s", SessionAsset::Segment(video, SegmentFormat::Fmp4, 42)),
             ("v0-00000000000000ff.mp4", SessionAsset::Init(video, InitId(255))),
@@ -195,7 +209,17 @@ mod tests {
 
     #[test]
     fn foreign_names_are_no_assets() {
-        let segments = ["v0-1.ts", "v0-000001.ts", "v0-00001.vtt", "s0-00001.ts", "s0-00001.m4s", "v0-+0001.ts"];
+        let segments = [
+            "v0-1.ts",
+            "v0-000001.ts",
+            "v0-00001.vtt",
+            "s0-00001.ts",
+            "s0-00001.m4s",
+            "v0-+0001.ts",
+            "v0-iframe-1.m4s",
+            "a0-iframe-00001.m4s",
+            "v0-iframe-00001.ts",
+        ];
         let playlists = ["v01.m3u8", "v+.m3u8", "v.m3u8", "ä.m3u8", "../v0.m3u8", "V0.m3u8", "a0-iframes.m3u8"];
         let inits = ["v0-ff.mp4", "v0-00000000000000FF.mp4", "s0-00000000000000ff.mp4", "v0-init.mp4", "v0.mp4"];
         for name in segments.into_iter().chain(playlists).chain(inits).chain(["", "-", "v0", "v0-", "v0-00001"]) {

@@ -17,6 +17,7 @@ impl<'a> MultivariantPlaylist<'a> {
             audio_groups: &[],
             subtitles,
             captions: None,
+            made_iframes: None,
         }
     }
 }
@@ -174,7 +175,7 @@ fn a_list_of_fragments_has_an_init_segment() {
 #[test]
 fn an_iframe_playlist_lists_ranges_of_segments() {
     let grid = film();
-    let iframe = |segment, end| IFrame { segment, bytes: 0..end };
+    let iframe = |segment, end| IFrame { segment, bytes: Some(0..end) };
     let playlist =
         MediaPlaylist { init: Some(InitId(1)), ..media_playlist(PlaylistTrack::Video(0), &grid, Ticks::ZERO, 4.25) };
     let text = playlist.render_iframes(&[iframe(0, 9000), iframe(1, 8000), iframe(4, 12_345)], "g");
@@ -207,6 +208,9 @@ fn an_iframe_playlist_lists_ranges_of_segments() {
     let parsed = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
     let uris: Vec<&str> = parsed.segments.iter().map(|segment| segment.uri.as_str()).collect();
     assert_eq!((uris, parsed.segments[0].duration), (vec!["v0-00004.m4s?st=g"], 5.005));
+    // A frame whose place in the segment is unknown has a file of its own.
+    let text = later.render_iframes(&[IFrame { segment: 4, bytes: None }], "g");
+    assert!(text.ends_with("#EXTINF:5.005000,\nv0-iframe-00004.m4s?st=g\n#EXT-X-ENDLIST\n"), "{text}");
 }
 
 proptest! {

@@ -10,7 +10,7 @@ mod file_name;
 mod rule;
 
 pub use file_name::folder_and_file;
-pub use rule::{GuideAiring, SeriesRule};
+pub use rule::{GuideAiring, SeriesRule, SeriesRuleChange};
 
 /// Maximum length of a recording without padding, ms.
 pub const MAX_LENGTH_MS: i64 = 12 * 3_600_000;
@@ -41,6 +41,8 @@ pub enum RecordingEvent {
 }
 
 impl RecordingState {
+    pub const ALL: [Self; 5] = [Self::Scheduled, Self::Recording, Self::Complete, Self::Failed, Self::Cancelled];
+
     /// The state after an event; None if it changes nothing, because states only go forward.
     pub fn after(self, event: RecordingEvent) -> Option<Self> {
         match (self, event) {

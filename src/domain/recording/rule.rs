@@ -23,6 +23,15 @@ pub struct GuideAiring {
     pub is_new: bool,
 }
 
+/// A change of a series rule. Fields without a value stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeriesRuleChange {
+    pub title: Option<String>,
+    pub new_only: Option<bool>,
+    pub padding: Option<Padding>,
+    pub retention: Option<RetentionLimit>,
+}
+
 /// A series that is recorded whenever it is aired.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeriesRule {
@@ -35,7 +44,7 @@ pub struct SeriesRule {
     #[serde(rename = "keep")]
     pub retention: RetentionLimit,
     pub created_ms: i64,
-    /// Keys of handled airings and, with `new_only`, of their content; the newest last.
+    /// Keys of handled airings and of their content; the newest last.
     #[serde(rename = "seen")]
     pub handled_keys: Vec<String>,
 }
@@ -50,12 +59,21 @@ impl SeriesRule {
             && !(self.new_only && (!airing.is_new || is_handled(item_key(&airing.content_key))))
     }
 
+    /// Applies a change. Returns whether other programmes may match now.
+    pub fn apply(&mut self, change: SeriesRuleChange) -> bool {
+        let SeriesRuleChange { title, new_only, padding, retention } = change;
+        let before = (self.title.clone(), self.new_only);
+        self.title = title.unwrap_or_else(|| self.title.clone());
+        self.new_only = new_only.unwrap_or(self.new_only);
+        self.padding = padding.unwrap_or(self.padding);
+        self.retention = retention.unwrap_or(self.retention);
+        before != (self.title.clone(), self.new_only)
+    }
+
     /// Marks a programme as handled, so that it is not recorded again when its recording is deleted.
     pub fn mark_handled(&mut self, airing: &GuideAiring) {
-        self.handled_keys.push(start_key(airing.start_ms));
-        if self.new_only {
-            self.handled_keys.push(item_key(&airing.content_key));
-        }
+        // Both, because `new_only` may be set later.
+        self.handled_keys.extend([start_key(airing.start_ms), item_key(&airing.content_key)]);
         let excess = self.handled_keys.len().saturating_sub(MAX_HANDLED);
         self.handled_keys.drain(..excess);
     }
@@ -104,6 +122,11 @@ mod tests {
         assert!(new.matches(&airing("The Show", 1, "a", true)) && !new.matches(&airing("The Show", 1, "a", false)));
         new.mark_handled(&airing("The Show", 1, "a", true));
         assert!(!new.matches(&airing("The Show", 2, "a", true)) && new.matches(&airing("The Show", 2, "b", true)));
+        let mut all = rule(false);
+        all.mark_handled(&airing("The Show", 1, "a", true));
+        assert!(!all.apply(SeriesRuleChange { title: Some(all.title.clone()), ..SeriesRuleChange::default() }));
+        assert!(all.apply(SeriesRuleChange { new_only: Some(true), ..SeriesRuleChange::default() }));
+        assert!(!all.matches(&airing("The Show", 2, "a", true)), "recorded before the rule was changed");
         for n in 0..10_000 {
             new.mark_handled(&airing("The Show", n, &n.to_string(), true));
         }

@@ -1,7 +1,7 @@
 //! Breaks: where a programme may be interrupted, and which filler is aired there.
 //!
-//! A programme is interrupted only at chapters of its file, because chapters mark scenes: a break never comes in the middle
-//! of a sentence.
+//! A programme is interrupted only between scenes: at chapters of its file, or, if it has none, where its video is black and its audio
+//! silent. A break never comes in the middle of a sentence.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::domain::time::Ticks;
 
 /// Minimum distance of a break from a programme's start and end, ms. The programme gets time to start, and most films' last
 /// chapter is the credits.
-const MIN_EDGE_MS: i64 = 5 * 60_000;
+pub const MIN_EDGE_MS: i64 = 5 * 60_000;
 
 /// Minimum distance between two breaks, ms. Films have a chapter every three to eight minutes, and a break at each would be
 /// unwatchable. Television airs ten to fifteen minutes between two.
@@ -62,15 +62,15 @@ impl ItemPart {
     }
 }
 
-/// Break positions of an item: the segment bound nearest to each chapter (from the item's start). The first suitable one
+/// Break positions of an item: the segment bound nearest to each end of a scene (from the item's start). The first suitable one
 /// is taken, then each one far enough after the last.
-pub fn break_positions(chapters: impl Iterator<Item = Ticks>, grid: &Grid, duration_ms: i64) -> Box<[BreakPosition]> {
-    let mut chapters: Vec<Ticks> = chapters.filter(|at| (Ticks(1)..grid.end()).contains(at)).collect();
-    chapters.sort_unstable();
+pub fn break_positions(scene_ends: impl Iterator<Item = Ticks>, grid: &Grid, duration_ms: i64) -> Box<[BreakPosition]> {
+    let mut scene_ends: Vec<Ticks> = scene_ends.filter(|at| (Ticks(1)..grid.end()).contains(at)).collect();
+    scene_ends.sort_unstable();
     let mut positions: Vec<BreakPosition> = Vec::new();
-    for chapter in chapters {
-        let before = grid.segment_at(chapter);
-        let is_nearer_to_next = chapter - grid.segment_start(before) > grid.segment_start(before + 1) - chapter;
+    for scene_end in scene_ends {
+        let before = grid.segment_at(scene_end);
+        let is_nearer_to_next = scene_end - grid.segment_start(before) > grid.segment_start(before + 1) - scene_end;
         let segment = before + usize::from(is_nearer_to_next);
         let at_ms = grid.segment_start(segment).as_ms_rounded();
         let earliest_ms = positions.last().map_or(MIN_EDGE_MS, |last| i64::from(last.position_ms) + MIN_DISTANCE_MS);

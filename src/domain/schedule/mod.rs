@@ -14,21 +14,26 @@ use segmentation::SegmentRanges;
 use super::time::ChannelMs;
 
 mod aired_before;
+mod aired_in_cycle;
 pub mod blocks;
 pub mod breaks;
 mod cycles;
 mod item;
+mod item_copy;
 mod item_description;
 mod item_languages;
+mod novelty;
 mod order;
 mod order_cache;
 mod programme_iter;
 mod revision;
 pub mod segmentation;
 
-pub use item::{ScheduleItem, ScheduleItems, assign_ids};
-pub use item_description::ItemDescription;
+pub use item::{ScheduleItem, ScheduleItems, assign_ids, assign_ids_after};
+pub use item_copy::{COPIED_TARGET_SECONDS, CopiedStart, ItemCopy};
+pub use item_description::{ItemDescription, ItemNames};
 pub use item_languages::{ItemLanguages, LineupLanguages};
+pub use novelty::NoveltyMarks;
 pub use order::MAX_CYCLE_PROGRAMMES;
 pub use order_cache::OrderCache;
 pub use programme_iter::{ProgrammeCursor, ProgrammeIter};
@@ -108,6 +113,12 @@ pub struct ScheduleRevision {
     /// Only with `ScheduleMode::Blocks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<Arc<BlockSchedule>>,
+    /// Its position in the varieties for clients to which items are copied; None before any item can be.
+    #[serde(rename = "copied", default, skip_serializing_if = "Option::is_none")]
+    pub copied_start: Option<Box<CopiedStart>>,
+    /// Every start of a programme is a discontinuity, as in such a variety.
+    #[serde(skip)]
+    pub marks_every_start: bool,
     #[serde(skip)]
     pub order_cache: OrderCache,
 }
@@ -180,7 +191,7 @@ impl ScheduleRevision {
     /// Whether its items differ in video format. Then every start of a programme is a discontinuity: which neighbours differ
     /// depends on the order of every cycle, and counting that would mean walking through all of them.
     fn has_mixed_formats(&self) -> bool {
-        self.items.windows(2).any(|pair| pair[0].video_format != pair[1].video_format)
+        self.marks_every_start || self.items.windows(2).any(|pair| pair[0].video_format != pair[1].video_format)
     }
 }
 

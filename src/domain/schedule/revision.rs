@@ -4,11 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::blocks::BlockSchedule;
-use super::{Programme, ProgrammeIter, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
+use super::{ProgrammeIter, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
 use crate::domain::time::ChannelMs;
 
 /// How long after the start of a change guides may still name programmes of the old schedule, ms: they span at most 14 days.
 const GUIDE_HORIZON_MS: i64 = 15 * 24 * 3_600_000;
+
+/// Most revisions in which items are looked up that may return under another name.
+const MAX_ID_REVISIONS: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionRequest {
@@ -75,8 +78,7 @@ impl ScheduleDefinition {
         let (rest, cycle) = programmes.remaining_cycle();
         let last = ProgrammeIter::starting_at(self, at_ms - 1).next();
         let first_ordinal = self.first_unused_ordinal(at_ms);
-        let aired = |last: &Programme| self.item_of(last).segment_count(last.part_index, at_ms - last.start_ms);
-        let first_sequence = last.map_or(0, |last| last.media_sequence + aired(&last));
+        let first_sequence = last.map_or(0, |last| self.sequence_after(&last, at_ms));
         let first_discontinuity = last.map_or(0, |last| last.discontinuities + 1);
         let mut next = ScheduleRevision {
             number,
@@ -84,10 +86,11 @@ impl ScheduleDefinition {
             first_sequence,
             first_discontinuity,
             first_cycle: cycle.wrapping_add(1),
+            copied_start: self.copied_start(at_ms, first_sequence, &request.items),
             ..ScheduleRevision::from_request(at_ms, request)
         };
         if before.mode == next.mode && before.seed == next.seed {
-            next.cycle_rest = remaining_cycle(before, rest, cycle, &next).into();
+            next.cycle_rest = remaining_cycle(before, rest, cycle, &next, &self.aired_in_cycle(at_ms)).into();
         }
         let begin = next.blocks.as_ref().map(|_| before.carried_positions(at_ms, &next));
         if let (Some(blocks), Some(begin)) = (&mut next.blocks, begin) {
@@ -104,6 +107,17 @@ impl ScheduleDefinition {
         last.map_or(0, |last| last.ordinal + 1)
     }
 
+    /// The items of the last revisions, each list once, the newest first.
+    pub fn item_lists(&self) -> Vec<ScheduleItems> {
+        let mut lists: Vec<ScheduleItems> = Vec::new();
+        for revision in self.revisions.iter().rev().take(MAX_ID_REVISIONS) {
+            if lists.last().is_none_or(|last| !Arc::ptr_eq(last, &revision.items)) {
+                lists.push(revision.items.clone());
+            }
+        }
+        lists
+    }
+
     #[must_use]
     pub fn without_revisions_before(mut self, at_ms: ChannelMs) -> Self {
         if let Some(first) = self.revision_at(at_ms) {
@@ -113,23 +127,32 @@ impl ScheduleDefinition {
     }
 }
 
-/// The rest of the current cycle, as indices of the next revision's items.
-fn remaining_cycle(before: &ScheduleRevision, rest: &[u32], cycle: u64, next: &ScheduleRevision) -> Vec<u32> {
+/// The rest of the current cycle, as indices of the next revision's items. `aired` are the items aired in it, in their order.
+fn remaining_cycle(
+    before: &ScheduleRevision,
+    rest: &[u32],
+    cycle: u64,
+    next: &ScheduleRevision,
+    aired: &[u64],
+) -> Vec<u32> {
     let remaining: HashSet<u64> = rest.iter().map(|index| before.items[*index as usize].id).collect();
     match next.mode {
         ScheduleMode::Shuffle | ScheduleMode::ShuffleInOrder => {
-            let aired = |id: &u64| !remaining.contains(id);
-            let aired_ids: HashSet<u64> = before.programme_items().iter().map(|item| item.id).filter(aired).collect();
+            let is_aired = |id: &u64| !remaining.contains(id);
+            let before_ids = before.programme_items().iter().map(|item| item.id);
+            // Items that were left out for a while are in no revision but an earlier one.
+            let aired_ids: HashSet<u64> = before_ids.filter(is_aired).chain(aired.iter().copied()).collect();
             let mut head = next.cycle_order(cycle);
             head.retain(|index| !aired_ids.contains(&next.items[*index as usize].id));
             head
         }
         ScheduleMode::Sequential => {
-            // After the last aired item that is still listed.
+            // After the last aired item that is still listed, without those that were moved there.
             let listed = |id: u64| next.programme_items().iter().position(|item| item.id == id);
-            let aired = before.programme_items().iter().rev().filter(|item| !remaining.contains(&item.id));
-            let last = aired.filter_map(|item| listed(item.id)).next();
-            (last.map_or(0, |last| last as u32 + 1)..next.programme_items().len() as u32).collect()
+            let last = aired.iter().rev().find_map(|id| listed(*id));
+            let aired_ids: HashSet<u64> = aired.iter().copied().collect();
+            let after = last.map_or(0, |last| last as u32 + 1)..next.programme_items().len() as u32;
+            after.filter(|index| !aired_ids.contains(&next.items[*index as usize].id)).collect()
         }
         // Random draws have no rest to make up for.
         ScheduleMode::Random | ScheduleMode::Weighted | ScheduleMode::Blocks => Vec::new(),

@@ -65,6 +65,20 @@ impl VideoFormat {
         (side(self.width, SLATE_SIZE.0), side(self.height, SLATE_SIZE.1))
     }
 
+    /// Width to height of the video as shown: `16:9` and `4:3` where it is close to them.
+    pub fn aspect_ratio(&self) -> String {
+        let (num, den) = self.pixel_aspect().unwrap_or((1, 1));
+        let (width, height) = (u64::from(self.width) * u64::from(num), u64::from(self.height) * u64::from(den));
+        let is_close = |(width_part, height_part): &(u64, u64)| {
+            (width * height_part).abs_diff(height * width_part) * 100 <= height * width_part * 3
+        };
+        let (width, height) = [(16, 9), (4, 3)].into_iter().find(is_close).unwrap_or_else(|| {
+            let divisor = crate::domain::greatest_common_divisor(width, height);
+            (width / divisor, height / divisor)
+        });
+        format!("{width}:{height}")
+    }
+
     /// Width to height of a pixel of copied video, if it is not square.
     pub fn pixel_aspect(&self) -> Option<(u32, u32)> {
         let (_, aspect) = self.profile_and_aspect.rsplit_once(' ')?;
@@ -302,5 +316,15 @@ mod tests {
         let lost: Segmentation = serde_json::from_str(&text).unwrap();
         assert_eq!(lost.segment_count(), grid.len() as u64);
         assert_eq!((lost.grid().len(), lost.grid().end()), (grid.len(), grid.end()));
+    }
+
+    #[test]
+    fn the_aspect_ratio_is_that_of_the_shown_video() {
+        let ratio =
+            |width, height, kind: &str| VideoFormat { width, height, profile_and_aspect: kind.into() }.aspect_ratio();
+        assert_eq!(ratio(1920, 1080, ""), "16:9");
+        assert_eq!(ratio(720, 576, "main 64:45"), "16:9");
+        assert_eq!(ratio(720, 576, "main 16:15"), "4:3");
+        assert_eq!(ratio(1920, 800, ""), "12:5");
     }
 }

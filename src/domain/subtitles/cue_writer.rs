@@ -58,7 +58,7 @@ fn to_srt_text(text: &str) -> String {
 }
 
 /// `HH:MM:SS.mmm`.
-fn format_time(ms: i64, point: char) -> String {
+pub(in crate::domain) fn format_time(ms: i64, point: char) -> String {
     let (seconds, ms) = (ms / 1000, ms % 1000);
     format!("{:02}:{:02}:{:02}{point}{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }

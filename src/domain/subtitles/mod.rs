@@ -18,6 +18,7 @@ pub use ass_script::AssScript;
 pub use burn_in::{BUILT_IN_FAMILY, TextStyle, script_resolution, to_ass_script};
 pub use charset::{decode, is_text};
 pub use cue_text::strip_tags;
+pub(super) use cue_writer::format_time;
 pub use cue_writer::{write_srt, write_webvtt, write_webvtt_segment};
 
 /// Largest subtitle file or extracted stream, bytes. A feature film's dialogue is 0.1 MiB, heavy typesetting 10 MiB.

@@ -1,10 +1,13 @@
-//! Worker processes: the frames of their protocol, and who is to blame when one dies.
+//! Worker processes: the frames of their protocol, and who is to blame when one dies. Workers on other machines: how they are
+//! enrolled, and when a run is given to one.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub mod blame;
+pub mod enrolment;
 pub mod frame;
+pub mod remote;
 
 /// Name and version of the protocol between the server and its workers.
 pub const PROTOCOL: &str = "media-worker";

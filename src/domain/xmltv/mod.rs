@@ -3,18 +3,21 @@
 //! The constant part of an item (title to episode number) is formatted once per guide and then copied, so a programme
 //! costs two timestamps and a copy.
 
-use std::collections::HashSet;
+use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
+use crate::domain::catalogue::ItemId;
 use crate::domain::channel::Channel;
 use crate::domain::channel_clock::channel_ms_at;
 use crate::domain::guide::{Airing, ProgrammeEntries, TitleParts};
-use crate::domain::lineup::{ChannelNaming, absolute_address, logo_address};
+use crate::domain::lineup::{ChannelNaming, absolute_address, icon_address, logo_address};
 use crate::domain::listing::Listing;
-use crate::domain::schedule::ScheduleItem;
+use crate::domain::nfo::{Person, PersonKind};
+use crate::domain::schedule::segmentation::VideoFormat;
+use crate::domain::schedule::{ItemDescription, NoveltyMarks, ScheduleItem};
 use crate::domain::time::WallMs;
 
 pub mod encoding;
@@ -33,6 +36,29 @@ pub struct XmltvOptions {
     pub local_times: bool,
     /// Adds the channel number as `lcn`. The DTD does not define it, but Kodi and TVHeadend read it.
     pub include_lcn: bool,
+    pub icons: ItemIcons,
+}
+
+/// Finds the image of an item: its address, absolute or below the base URL. Without it programmes have no icon.
+#[derive(Clone, Default)]
+pub struct ItemIcons(Option<Arc<FindIcon>>);
+
+type FindIcon = dyn Fn(ItemId) -> Option<String> + Send + Sync;
+
+impl ItemIcons {
+    pub fn new(find: impl Fn(ItemId) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(find)))
+    }
+
+    fn address_of(&self, item: &ScheduleItem) -> Option<String> {
+        self.0.as_ref()?(item.content?)
+    }
+}
+
+impl fmt::Debug for ItemIcons {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ItemIcons").field(&self.0.is_some()).finish()
+    }
 }
 
 /// Writes everything before the channels.
@@ -67,10 +93,9 @@ pub struct ProgrammeWriter {
     entries: ProgrammeEntries,
     zone: Option<TimeZone>,
     channel_id: String,
-    /// Items that were shown before; None if all of them were.
-    shown_items: Option<HashSet<u64>>,
-    /// Item of the previous part and whether it was marked new: the parts of a broken programme share the mark.
-    last_part: Option<(u64, bool)>,
+    base_url: String,
+    icons: ItemIcons,
+    novelty: NoveltyMarks,
     /// Cache of formatted items of one revision: their ranges in `text`.
     cached_revision: usize,
     cached_ranges: Vec<Option<(usize, usize)>>,
@@ -86,8 +111,9 @@ impl ProgrammeWriter {
             entries: ProgrammeEntries::new(&channel, from_ms, to_ms, now_ms),
             zone: if options.local_times { TimeZone::get(&channel.settings.timezone).ok() } else { None },
             channel_id: options.naming.id_of(&channel).into_owned(),
-            shown_items: channel.definition.items_aired_before(channel_time(from_ms), channel_time(to_ms)),
-            last_part: None,
+            base_url: options.base_url.clone(),
+            icons: options.icons.clone(),
+            novelty: NoveltyMarks::new(&channel.definition, channel_time(from_ms), channel_time(to_ms)),
             cached_revision: usize::MAX,
             cached_ranges: Vec::new(),
             cached_text: Vec::new(),
@@ -112,27 +138,22 @@ impl ProgrammeWriter {
         let item = definition.item_of(&programme);
         let (start, end) = *self.cached_ranges[programme.item_index].get_or_insert_with(|| {
             let start = self.cached_text.len();
-            write_constant_part(&mut self.cached_text, item, &self.channel_id, &self.channel);
+            let icon = self.icons.address_of(item).map(|address| absolute_address(&self.base_url, address.into()));
+            write_constant_part(&mut self.cached_text, item, &self.channel_id, &self.channel, icon.as_deref());
             (start, self.cached_text.len())
         });
         self.write_times(out, start_ms.0, end_ms.0);
         out.extend_from_slice(&self.cached_text[start..end]);
-        let previous_mark = self
-            .last_part
-            .filter(|(of, _)| programme.continues_programme && programme.part_index.is_some() && *of == item.id);
-        let is_new = match previous_mark {
-            Some((_, fresh)) => fresh,
-            None => self.shown_items.as_mut().is_some_and(|shown| shown.insert(item.id)),
+        let mark: &[u8] = match self.novelty.is_new(definition, &programme) {
+            false => b"<previously-shown/>",
+            true if TitleParts::of_item(item).episode.is_some() => b"<new/>",
+            true => b"<premiere/>",
         };
-        if programme.part_index.is_some() {
-            self.last_part = Some((item.id, is_new));
+        out.extend_from_slice(mark);
+        if let Some(rating) = item.description.as_ref().and_then(|described| described.rating.as_deref()) {
+            write_rating(out, rating);
         }
-        let closing: &[u8] = match is_new {
-            false => b"<previously-shown/></programme>\n",
-            true if TitleParts::of_item(item).episode.is_some() => b"<new/></programme>\n",
-            true => b"<premiere/></programme>\n",
-        };
-        out.extend_from_slice(closing);
+        out.extend_from_slice(b"</programme>\n");
         true
     }
 
@@ -148,9 +169,16 @@ impl ProgrammeWriter {
     fn write_listing(&self, out: &mut Vec<u8>, listing: &Listing) {
         self.write_times(out, listing.start_ms, listing.end_ms);
         let Listing { title, subtitle, description, year, .. } = listing;
-        write_texts(out, &self.channel_id, title, subtitle.as_deref(), description, *year);
+        write_texts(out, &self.channel_id, title, subtitle.as_deref(), description);
+        if let Some(year) = year {
+            write_element(out, "date", &year.to_string());
+        }
         for category in &listing.categories {
             write_element(out, "category", category);
+        }
+        if let Some(icon_url) = &listing.icon_url {
+            let address = icon_address(self.channel.id, listing.start_ms, icon_url);
+            write_icon(out, &absolute_address(&self.base_url, address.into()));
         }
         if let Some(episode) = listing.episode {
             write_episode_number(out, listing.season, episode);
@@ -159,12 +187,16 @@ impl ProgrammeWriter {
             out.extend_from_slice(b"<previously-shown/>");
         }
         if let Some(rating) = &listing.rating {
-            out.extend_from_slice(b"<rating>");
-            write_element(out, "value", rating);
-            out.extend_from_slice(b"</rating>");
+            write_rating(out, rating);
         }
         out.extend_from_slice(b"</programme>\n");
     }
+}
+
+fn write_icon(out: &mut Vec<u8>, address: &str) {
+    out.extend_from_slice(b"<icon src=\"");
+    escape(out, address);
+    out.extend_from_slice(b"\"/>");
 }
 
 /// Writes an episode number in both numbering systems: `onscreen`, and `xmltv_ns`, which counts from zero.
@@ -178,13 +210,15 @@ fn write_episode_number(out: &mut Vec<u8>, season: Option<u32>, episode: u32) {
 }
 
 /// Writes the constant part of an item, in the order of the DTD.
-fn write_constant_part(out: &mut Vec<u8>, item: &ScheduleItem, id: &str, channel: &Channel) {
+fn write_constant_part(out: &mut Vec<u8>, item: &ScheduleItem, id: &str, channel: &Channel, icon: Option<&str>) {
     let name = TitleParts::of_item(item);
     let described = item.description.as_deref();
     let own_text = described.map(|described| &*described.description).filter(|text| !text.is_empty());
     let description = own_text.unwrap_or(&channel.settings.description);
     let description = if description.trim().is_empty() { "" } else { description };
-    write_texts(out, id, name.title, name.subtitle, description, name.year);
+    write_texts(out, id, name.title, name.subtitle, description);
+    write_credits(out, described.map_or(&[], |described| &described.people));
+    write_date(out, described, name.year);
     let categories = described.map_or(&[][..], |described| &described.categories);
     for category in categories {
         write_element(out, "category", category);
@@ -193,13 +227,68 @@ fn write_constant_part(out: &mut Vec<u8>, item: &ScheduleItem, id: &str, channel
         write_element(out, "category", &channel.settings.category);
     }
     let _ = write!(out, "<length units=\"seconds\">{}</length>", (item.duration_ms + 500) / 1000);
+    if let Some(icon) = icon {
+        write_icon(out, icon);
+    }
     if let (Some(season), Some(episode)) = (name.season, name.episode) {
         write_episode_number(out, Some(season), episode);
     }
+    write_formats(out, &item.video_format);
+}
+
+/// Writes directors, actors and writers, in the order of the DTD.
+fn write_credits(out: &mut Vec<u8>, people: &[Person]) {
+    if people.is_empty() {
+        return;
+    }
+    out.extend_from_slice(b"<credits>");
+    for kind in [PersonKind::Director, PersonKind::Actor, PersonKind::Writer] {
+        for person in people.iter().filter(|person| person.kind == kind) {
+            match &person.role {
+                Some(role) if kind == PersonKind::Actor => {
+                    out.extend_from_slice(b"<actor role=\"");
+                    escape(out, role);
+                    out.extend_from_slice(b"\">");
+                    escape(out, &person.name);
+                    out.extend_from_slice(b"</actor>");
+                }
+                _ => write_element(out, kind.as_str(), &person.name),
+            }
+        }
+    }
+    out.extend_from_slice(b"</credits>");
+}
+
+/// Writes the original date, or the year alone.
+fn write_date(out: &mut Vec<u8>, described: Option<&ItemDescription>, year: Option<u32>) {
+    let date = described.and_then(|described| described.released_on);
+    let text = date.map(|date| date.strftime("%Y%m%d").to_string()).or_else(|| Some(year?.to_string()));
+    if let Some(text) = text {
+        write_element(out, "date", &text);
+    }
+}
+
+/// Least height of high definition, lines.
+const HD_HEIGHT: u32 = 720;
+
+/// Writes video and audio as aired: a channel has one size of its pixels, and stereo.
+fn write_formats(out: &mut Vec<u8>, format: &VideoFormat) {
+    if format.height > 0 {
+        let quality = if format.height >= HD_HEIGHT { "HDTV" } else { "SDTV" };
+        let _ = write!(out, "<video><aspect>{}</aspect>", format.aspect_ratio());
+        let _ = write!(out, "<quality>{quality}</quality></video>");
+    }
+    out.extend_from_slice(b"<audio><stereo>stereo</stereo></audio>");
+}
+
+fn write_rating(out: &mut Vec<u8>, rating: &str) {
+    out.extend_from_slice(b"<rating>");
+    write_element(out, "value", rating);
+    out.extend_from_slice(b"</rating>");
 }
 
 /// Writes the channel and the first texts of a programme.
-fn write_texts(out: &mut Vec<u8>, id: &str, title: &str, subtitle: Option<&str>, description: &str, year: Option<u32>) {
+fn write_texts(out: &mut Vec<u8>, id: &str, title: &str, subtitle: Option<&str>, description: &str) {
     out.extend_from_slice(b"\" channel=\"");
     escape(out, id);
     out.extend_from_slice(b"\">");
@@ -209,9 +298,6 @@ fn write_texts(out: &mut Vec<u8>, id: &str, title: &str, subtitle: Option<&str>,
     }
     if !description.is_empty() {
         write_element(out, "desc", description);
-    }
-    if let Some(year) = year {
-        write_element(out, "date", &year.to_string());
     }
 }
 

@@ -14,6 +14,7 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
 use super::time_parsing::{parse_episode, parse_time};
+use crate::domain::address::{Address, without_credentials};
 use crate::domain::listing::Listing;
 use crate::domain::m3u::parse::{SkippedEntries, clean_text};
 
@@ -31,12 +32,18 @@ const MAX_TITLE_CHARS: usize = 300;
 const MAX_DESCRIPTION_CHARS: usize = 2000;
 const MAX_CATEGORIES: usize = 8;
 
+/// Longest address of an image, and most bytes of those of all channels with their ids.
+const MAX_ICON_BYTES: usize = 2048;
+pub const MAX_CHANNEL_ICON_BYTES: usize = 1 << 20;
+
 const MAX_DEPTH: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub struct XmltvGuide {
     /// Names of the declared channels, by channel id.
     pub channel_names: BTreeMap<String, String>,
+    /// Addresses of their icons on other servers, by channel id.
+    pub channel_icons: BTreeMap<String, String>,
     /// Programmes by channel id, in the guide's own order.
     pub listings: BTreeMap<String, Vec<Listing>>,
     pub programme_count: usize,
@@ -79,6 +86,7 @@ struct GuideParser {
     field_attribute: String,
     field_text: String,
     text_bytes: usize,
+    channel_icon_bytes: usize,
 }
 
 /// A programme whose end tag has not been read yet.
@@ -173,6 +181,14 @@ impl GuideParser {
             }
             b"channel" if self.has_started && self.open_programme.is_none() => self.open_channel = Some(get(b"id")),
             b"rating" => self.in_rating = true,
+            b"icon" => {
+                let url = self.limited_attribute(tag, b"src", MAX_ICON_BYTES);
+                let is_of_programme = |open: &&mut OpenProgramme| open.listing.icon_url.is_none();
+                if let Some(open) = self.open_programme.as_mut().filter(is_of_programme).filter(|_| !self.in_rating) {
+                    open.listing.icon_url = icon_url(&url);
+                }
+                self.store_channel_icon(&url);
+            }
             b"previously-shown" => {
                 if let Some(open) = &mut self.open_programme {
                     open.listing.is_repeat = true;
@@ -208,6 +224,19 @@ impl GuideParser {
             b"tv" => self.has_ended = true,
             b"rating" => self.in_rating = false,
             _ => {}
+        }
+    }
+
+    /// Stores the icon of the open channel. Of several, the first one counts.
+    fn store_channel_icon(&mut self, url: &str) {
+        let Some(id) = self.open_channel.as_ref().filter(|id| !self.guide.channel_icons.contains_key(*id)) else {
+            return;
+        };
+        let Some(url) = icon_url(url) else { return };
+        let size = self.channel_icon_bytes + id.len() + url.len();
+        if size <= MAX_CHANNEL_ICON_BYTES && self.guide.channel_icons.len() < MAX_CHANNELS {
+            self.channel_icon_bytes = size;
+            self.guide.channel_icons.insert(id.clone(), url);
         }
     }
 
@@ -281,6 +310,7 @@ impl GuideParser {
             (start_ms, end_ms) = (start_ms + slot_ms * n / of, start_ms + slot_ms * (n + 1) / of);
         }
         let texts = [&listing.title, &listing.description].into_iter().chain(&listing.subtitle).chain(&listing.rating);
+        let texts = texts.chain(&listing.icon_url);
         let size: usize = texts.chain(&listing.categories).map(String::len).sum();
         if self.guide.programme_count >= MAX_PROGRAMMES || self.text_bytes + size > MAX_TEXT_BYTES {
             return skip_programme("exceeds the largest guide that is imported");
@@ -299,11 +329,15 @@ impl GuideParser {
     }
 
     fn attribute(&self, tag: &BytesStart<'_>, name: &[u8]) -> String {
+        self.limited_attribute(tag, name, MAX_TITLE_CHARS)
+    }
+
+    fn limited_attribute(&self, tag: &BytesStart<'_>, name: &[u8], max_chars: usize) -> String {
         let found = tag.attributes().with_checks(false).flatten().find(|found| found.key.local_name().as_ref() == name);
         let Some(found) = found else { return String::new() };
         let text = self.decode(&found.value);
         let unescaped = quick_xml::escape::unescape(&text).map(|text| text.into_owned());
-        clean_text(&unescaped.unwrap_or_else(|_| text.into_owned()), MAX_TITLE_CHARS)
+        clean_text(&unescaped.unwrap_or_else(|_| text.into_owned()), max_chars)
     }
 
     /// Decodes text in the guide's declared encoding. Invalid UTF-8 is read as Windows-1252.
@@ -336,6 +370,13 @@ impl GuideParser {
             }
         }
     }
+}
+
+/// The address of an image without credentials; None if it is not on an HTTP server, needs them, or is too long.
+fn icon_url(address: &str) -> Option<String> {
+    let address = Address::parse(address).ok()?;
+    let url = without_credentials(address.full_url().as_str())?.into_owned();
+    (url.len() < MAX_ICON_BYTES).then_some(url)
 }
 
 /// The character given by number, by one of XML's five entity names, or by HTML's `nbsp`; None for other references.

@@ -5,6 +5,9 @@ use crate::domain::time::ChannelMs;
 /// 2026-01-01, the start of the channel.
 const START: i64 = 1_767_225_600_000;
 
+/// Audio as every channel airs it.
+const AUDIO: &str = "<audio><stereo>stereo</stereo></audio>";
+
 fn write_programmes(channel: Channel, from_ms: i64, to_ms: i64, style: &XmltvOptions) -> String {
     let mut out = Vec::new();
     let (from_ms, to_ms) = (WallMs(from_ms), WallMs(to_ms));
@@ -28,17 +31,19 @@ fn a_guide_lists_programmes_and_marks_repeats() {
     );
     assert_eq!(
         write_programmes(it.clone(), 0, START + 4 * 2_400_000, &style),
-        "<programme start=\"20260101000000 +0000\" stop=\"20260101004000 +0000\" channel=\"ch-12.home\"><title>A</title>\
-         <date>1999</date><category>Movies</category><length units=\"seconds\">2400</length><premiere/></programme>\n\
+        format!(
+            "<programme start=\"20260101000000 +0000\" stop=\"20260101004000 +0000\" channel=\"ch-12.home\"><title>A</title>\
+         <date>1999</date><category>Movies</category><length units=\"seconds\">2400</length>{AUDIO}<premiere/></programme>\n\
          <programme start=\"20260101004000 +0000\" stop=\"20260101012000 +0000\" channel=\"ch-12.home\"><title>Show</title>\
          <sub-title>B &amp; C</sub-title><category>Movies</category><length units=\"seconds\">2400</length>\
          <episode-num system=\"onscreen\">S01E02</episode-num><episode-num system=\"xmltv_ns\">0.1.</episode-num>\
-         <new/></programme>\n\
+         {AUDIO}<new/></programme>\n\
          <programme start=\"20260101012000 +0000\" stop=\"20260101020000 +0000\" channel=\"ch-12.home\"><title>D</title>\
-         <category>Movies</category><length units=\"seconds\">2400</length><premiere/></programme>\n\
+         <category>Movies</category><length units=\"seconds\">2400</length>{AUDIO}<premiere/></programme>\n\
          <programme start=\"20260101020000 +0000\" stop=\"20260101024000 +0000\" channel=\"ch-12.home\"><title>A</title>\
-         <date>1999</date><category>Movies</category><length units=\"seconds\">2400</length><previously-shown/>\
+         <date>1999</date><category>Movies</category><length units=\"seconds\">2400</length>{AUDIO}<previously-shown/>\
          </programme>\n"
+        )
     );
     let style = XmltvOptions { local_times: true, naming: ChannelNaming::Number, ..style };
     let local = write_programmes(it, START + 5_000_000, START + 5_000_001, &style);
@@ -64,4 +69,36 @@ fn repeat_marks_do_not_depend_on_the_start_of_the_guide() {
         let skipped = lines.len() - part.lines().count();
         assert!(part.lines().eq(lines[skipped..].iter().copied()), "from {later}");
     }
+}
+
+#[test]
+fn a_described_programme_has_its_credits_date_rating_and_formats() {
+    let mut it = make(1);
+    let person = |name: &str, role: Option<&str>, kind| Person { name: name.into(), role: role.map(Into::into), kind };
+    let described = ItemDescription {
+        title: Some("Alien".into()),
+        description: "In space.".into(),
+        categories: vec!["Horror".into()],
+        released_on: Some(jiff::civil::date(1979, 5, 25)),
+        rating: Some("R & more".into()),
+        people: vec![
+            person("Ridley Scott", None, PersonKind::Director),
+            person("Dan O'Bannon", None, PersonKind::Writer),
+            person("Sigourney Weaver", Some("Ripley \"E.\""), PersonKind::Actor),
+        ],
+        ..ItemDescription::default()
+    };
+    let item = Arc::make_mut(&mut Arc::make_mut(&mut it.definition.revisions[0].items)[0]);
+    item.description = Some(Box::new(described));
+    item.video_format = VideoFormat { width: 1280, height: 720, ..VideoFormat::default() };
+    assert_eq!(
+        write_programmes(it, START, START + 1, &XmltvOptions::default()),
+        format!(
+            "<programme start=\"20260101000000 +0000\" stop=\"20260101004000 +0000\" channel=\"ch-1.home\"><title>Alien</title>\
+             <desc>In space.</desc><credits><director>Ridley Scott</director><actor role=\"Ripley &quot;E.&quot;\">Sigourney \
+             Weaver</actor><writer>Dan O'Bannon</writer></credits><date>19790525</date><category>Horror</category>\
+             <length units=\"seconds\">2400</length><video><aspect>16:9</aspect><quality>HDTV</quality></video>{AUDIO}\
+             <premiere/><rating><value>R &amp; more</value></rating></programme>\n"
+        )
+    );
 }

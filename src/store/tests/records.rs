@@ -5,6 +5,9 @@ use serde::de::DeserializeOwned;
 
 use crate::domain::account::{Login, StreamToken, User};
 use crate::domain::channel_clock::RunningInterval;
+use crate::domain::household::Member;
+use crate::domain::media_folder::MediaFolderRecord;
+use crate::domain::preferences::Preferences;
 use crate::domain::progress::ProgressRecord;
 use crate::domain::recording::{Recording, SeriesRule};
 use crate::domain::schedule::ScheduleItem;
@@ -42,6 +45,8 @@ fn records_of_domain_types_keep_their_bytes() {
     assert_golden::<User>("users");
     assert_golden::<Login>("logins");
     assert_golden::<StreamToken>("stream-tokens");
+    assert_golden::<Preferences>("preferences");
+    assert_golden::<Member>("household");
     assert_golden::<ProgressRecord>("progress");
     assert_golden::<ProgressRecord>("books");
     assert_golden::<Vec<Checkpoint>>("marks");
@@ -51,4 +56,5 @@ fn records_of_domain_types_keep_their_bytes() {
     assert_golden::<Vec<i64>>("cuts");
     assert_golden::<Recording>("recordings");
     assert_golden::<SeriesRule>("recording-rules");
+    assert_golden::<MediaFolderRecord>("media-folders");
 }

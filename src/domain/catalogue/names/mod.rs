@@ -21,6 +21,16 @@ use episode_number::EpisodeNumber;
 use folders::{Category, Folders};
 use title_text::{TitleText, readable};
 
+/// The season that the name of a folder states; None for any other folder.
+pub fn season_of_folder(name: &str) -> Option<u32> {
+    folders::season_of(name).map(|(season, _)| season)
+}
+
+/// Whether the name of a folder is that of one disc of several: `CD1`.
+pub fn is_disc_folder(name: &str) -> bool {
+    folders::disc_number(name).is_some()
+}
+
 /// The names of a file, interpreted. Texts are as long as the names at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {

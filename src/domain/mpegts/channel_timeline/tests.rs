@@ -16,6 +16,7 @@ const SPAN: TimelineSpan = TimelineSpan {
     item_offset: Ticks::ZERO,
     channel_origin: Ticks::ZERO,
     previous_audio_end: None,
+    audio_layout: AudioLayout::Stereo,
 };
 
 fn still() -> StillImage {
@@ -34,7 +35,7 @@ fn segment(video_times: &[i64], audio_times: &[i64]) -> Vec<u8> {
         writer.push_unit(&AccessUnit { track: TrackKind::Video, pts, dts, random_access, parts });
     }
     for pts in audio_times {
-        push_audio_frame(&mut writer, Ticks(BASE + pts), &SILENT_FRAME);
+        push_audio_frame(&mut writer, Ticks(BASE + pts), AudioLayout::Stereo.silent_frame());
     }
     writer.into_segment(&[])
 }

@@ -207,6 +207,25 @@ pub fn copy_for_client(
     }
 }
 
+/// The format and the actions of a session that is started with `request`, as far as they follow from the probe: where the keyframes
+/// of copied video do not suffice, it is encoded. `tracks` are those of [`decide`](super::super::decide).
+pub fn expect_session(
+    tracks: SessionTracks,
+    media: &Media,
+    client: &ClientCapabilities,
+    device: &DeviceProfile,
+    request: &PlaybackRequest,
+) -> (SegmentFormat, SessionTracks) {
+    match decide_delivery(media, client, request) {
+        Some(SessionDelivery { format: SegmentFormat::Fmp4, video: Some(video), audio, .. }) => {
+            let action = |decision: &StreamDecision| (decision.stream, decision.action);
+            let tracks = SessionTracks { video: Some(action(&video)), audio: audio.first().map(action) };
+            (SegmentFormat::Fmp4, tracks)
+        }
+        _ => (SegmentFormat::MpegTs, copy_for_client(tracks, media, client, device, request)),
+    }
+}
+
 /// The decisions of a muxed session, from the reasons why its file is not played directly: a reason about video explains why
 /// video is encoded.
 pub fn explain_tracks(

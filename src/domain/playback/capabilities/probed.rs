@@ -118,7 +118,8 @@ fn parse_codec(text: &str) -> Option<ProbedCodec> {
     Some(match kind {
         "avc1" | "avc3" => ProbedCodec::Video(parse_avc(fields[0])?),
         "hvc1" | "hev1" => ProbedCodec::Video(parse_hevc(&fields)?),
-        "dvh1" | "dvhe" => ProbedCodec::Video(VideoSupport {
+        // Video in other profiles counts by its base layer.
+        "dvh1" | "dvhe" if fields[0] == "05" => ProbedCodec::Video(VideoSupport {
             max_level: None,
             hdr: owned_names(&["dolby-vision"]),
             ..ten_bits(video_support("hevc", &["main-10"], 0.0))
@@ -219,7 +220,8 @@ mod tests {
             ("hev1.2.4.H153.B0", "hevc main+main-10 10 5.1"),
             ("hvc1.2.4", "-"),
             ("hvc1.4.10.L120.B0", "-"),
-            ("dvh1.08.06", "hevc main-10 10 any"),
+            ("dvh1.05.06", "hevc main-10 10 any"),
+            ("dvh1.08.06", "-"),
             ("av01.0.08M.08", "av1 main 8 4"),
             ("av01.0.13M.10", "av1 main 10 5.1"),
             ("av01.1.08M.08", "-"),

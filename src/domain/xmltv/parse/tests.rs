@@ -21,13 +21,13 @@ fn gzip(text: &[u8]) -> Vec<u8> {
 #[test]
 fn every_quirk_is_parsed_or_reported() {
     let read = parse_inner(
-        "<channel id=\"one\"><display-name>One</display-name><display-name lang=\"de\">Eins</display-name></channel>
+        "<channel id=\"one\"><display-name>One</display-name><display-name lang=\"de\">Eins</display-name><icon src=\"one.png\"/><icon src=\"http://i.example/one.png\"/><icon src=\"http://i.example/2.png\"/></channel>
 <programme start=\"20260329003000 +0100\" stop=\"20260329040000 +0200\" channel=\"one\"><title>Spring</title></programme>
 <programme start=\"20260101\" channel=\"one\"><title>Date only</title></programme>
 <programme start=\"20260101080000 +0000\" stop=\"20260101070000 +0000\" channel=\"one\"><title>Backwards</title></programme>
 <programme start=\"20260101073000 +0000\" stop=\"20260101083000 +0000\" channel=\"one\"><title lang=\"en\"> All
  of it </title><title lang=\"fr\">Tout</title><sub-title>S &amp; T &#233; &unknown; AT&T</sub-title>
-<desc>&lt;b&gt;no markup&lt;/b&gt;<x-roll/> \u{201c}quotes\u{201d}<![CDATA[ & <raw>]]></desc><date>1999-05-01</date><category>Film</category><category>Film</category><category/>
+<desc>&lt;b&gt;no markup&lt;/b&gt;<x-roll/> \u{201c}quotes\u{201d}<![CDATA[ & <raw>]]></desc><date>1999-05-01</date><icon src=\"http://a:b@i.example/1.jpg?w=9\"/><icon src=\"http://i.example/2.jpg\"/><category>Film</category><category>Film</category><category/>
 <episode-num system=\"xmltv_ns\">1 . 4/12 . 0/1</episode-num><episode-num system=\"onscreen\">S09E09</episode-num><previously-shown/><star-rating><value>3/5</value></star-rating><rating system=\"FSK\"><value>12</value></rating></programme>
 <programme start=\"20260101090000 +0000\" stop=\"20260101090000 +0000\" channel=\"one\"><title>Zero</title></programme>
 <programme start=\"20260101100000 +0000\" stop=\"20260101110000 +0000\" channel=\"two\"><title></title></programme>
@@ -39,6 +39,8 @@ fn every_quirk_is_parsed_or_reported() {
 <programme start=\"20260103\" channel=\"two\"><title>Next</title></programme>",
     );
     assert_eq!(read.channel_names["one"], "One");
+    let icons = Vec::from_iter(&read.channel_icons);
+    assert_eq!(icons, [(&"one".to_owned(), &"http://i.example/one.png".to_owned())], "the first usable one");
     let one = &read.listings["one"];
     assert_eq!(one.iter().map(|it| it.title.as_str()).collect::<Vec<_>>(), ["Spring", "Date only", "All of it"]);
     assert_eq!(one[0].end_ms - one[0].start_ms, 9_000_000, "two and a half hours across the DST change");
@@ -47,6 +49,7 @@ fn every_quirk_is_parsed_or_reported() {
     assert_eq!(whole.description, "<b>no markup</b> \u{201c}quotes\u{201d} & <raw>");
     assert_eq!((whole.season, whole.episode, whole.year), (Some(2), Some(5), Some(1999)));
     assert_eq!((whole.categories.as_slice(), whole.rating.as_deref()), (&["Film".to_owned()][..], Some("12")));
+    assert_eq!(whole.icon_url.as_deref(), Some("http://i.example/1.jpg?w=9"), "the first, without credentials");
     let two = &read.listings["two"];
     let titles: Vec<_> = two.iter().map(|it| it.title.as_str()).collect();
     assert_eq!(titles, ["Untitled", "Half an hour", "Second half", "Untitled", "Next"]);

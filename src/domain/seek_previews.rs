@@ -1,0 +1,135 @@
+//! Seek previews: small images of a film in sheets, and the WebVTT file that says where each of them is.
+//!
+//! The form is the one that web players read: each cue names a sheet and a rectangle in it, `sheet#xywh=x,y,width,height` (Media
+//! Fragments URI 1.0, section 4.2.2).
+
+use std::fmt::Write as _;
+
+use super::subtitles::format_time;
+
+/// Images of a sheet, across and down.
+pub const COLUMNS: usize = 5;
+pub const ROWS: usize = 5;
+pub const IMAGES_PER_SHEET: usize = COLUMNS * ROWS;
+
+/// Longest side of an image, pixels.
+const MAX_SIDE: f64 = 240.0;
+const MIN_SIDE: f64 = 32.0;
+
+/// Images of a film that is shorter than half an hour, and the limits of the distance between two, seconds.
+const IMAGES_PER_FILM: f64 = 180.0;
+const MIN_INTERVAL: f64 = 2.0;
+const MAX_INTERVAL: f64 = 10.0;
+
+/// Most images of a film: a day at the longest distance.
+const MAX_IMAGES: usize = 8640;
+
+/// How the previews of a film are laid out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PreviewLayout {
+    /// From one image to the next, whole seconds.
+    pub interval_seconds: f64,
+    /// Of the film.
+    pub images: usize,
+    /// Width and height of an image, even numbers of pixels.
+    pub size: (u32, u32),
+    duration_seconds: f64,
+}
+
+impl PreviewLayout {
+    /// `display_aspect` is the width of the video by its height. None for a film without a duration.
+    pub fn new(duration_seconds: f64, display_aspect: f64) -> Option<Self> {
+        if !(duration_seconds > 0.0 && display_aspect > 0.0 && display_aspect.is_finite()) {
+            return None;
+        }
+        let interval_seconds = (duration_seconds / IMAGES_PER_FILM).clamp(MIN_INTERVAL, MAX_INTERVAL).floor();
+        let images = ((duration_seconds / interval_seconds).ceil() as usize).clamp(1, MAX_IMAGES);
+        let even = |side: f64| (side.clamp(MIN_SIDE, MAX_SIDE) / 2.0).round() as u32 * 2;
+        let size = match display_aspect >= 1.0 {
+            true => (even(MAX_SIDE), even(MAX_SIDE / display_aspect)),
+            false => (even(MAX_SIDE * display_aspect), even(MAX_SIDE)),
+        };
+        Some(Self { interval_seconds, images, size, duration_seconds })
+    }
+
+    pub fn sheets(&self) -> usize {
+        self.images.div_ceil(IMAGES_PER_SHEET)
+    }
+
+    /// The times of the images of a sheet, seconds; none for a sheet that does not exist.
+    pub fn times_of(&self, sheet: usize) -> impl Iterator<Item = f64> + use<> {
+        let first = sheet.saturating_mul(IMAGES_PER_SHEET).min(self.images);
+        let end = (first + IMAGES_PER_SHEET).min(self.images);
+        let interval = self.interval_seconds;
+        (first..end).map(move |image| image as f64 * interval)
+    }
+
+    /// The WebVTT file with the address of each sheet.
+    pub fn render_webvtt(&self, address_of: impl Fn(usize) -> String) -> String {
+        let mut text = String::from("WEBVTT\n");
+        let (width, height) = self.size;
+        for image in 0..self.images {
+            let start = image as f64 * self.interval_seconds;
+            let is_last = image + 1 == self.images;
+            let end = if is_last { self.duration_seconds.max(start) } else { start + self.interval_seconds };
+            let (sheet, place) = (image / IMAGES_PER_SHEET, image % IMAGES_PER_SHEET);
+            let (x, y) = ((place % COLUMNS) as u32 * width, (place / COLUMNS) as u32 * height);
+            let [start, end] = [start, end].map(|seconds| format_time((seconds * 1000.0).round() as i64, '.'));
+            let address = address_of(sheet);
+            let _ = write!(text, "\n{start} --> {end}\n{address}#xywh={x},{y},{width},{height}\n");
+        }
+        text
+    }
+}
+
+/// The entry of `keyframes` (seconds, ascending) that is shown for each time: the last one before it, or the first one.
+pub fn keyframe_places(keyframes: &[f64], times: impl Iterator<Item = f64>) -> Vec<usize> {
+    // A keyframe that is late by the rounding of its container counts as on time.
+    const TOLERANCE: f64 = 0.05;
+    let place = |time: f64| keyframes.partition_point(|keyframe| *keyframe <= time + TOLERANCE).saturating_sub(1);
+    times.map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distance_follows_the_length() {
+        let layout = |duration| PreviewLayout::new(duration, 16.0 / 9.0).unwrap();
+        let shape = |duration| (layout(duration).interval_seconds, layout(duration).images, layout(duration).sheets());
+        assert_eq!(shape(0.5), (2.0, 1, 1));
+        assert_eq!(shape(60.0), (2.0, 30, 2));
+        assert_eq!(shape(900.0), (5.0, 180, 8));
+        assert_eq!(shape(1800.0), (10.0, 180, 8));
+        assert_eq!(shape(5400.0), (10.0, 540, 22));
+        assert_eq!(layout(1e9).images, MAX_IMAGES);
+        assert_eq!(layout(60.0).size, (240, 136));
+        assert_eq!(PreviewLayout::new(60.0, 9.0 / 16.0).unwrap().size, (136, 240));
+        assert_eq!(PreviewLayout::new(60.0, 1000.0).unwrap().size, (240, 32));
+        for (duration, aspect) in [(0.0, 1.0), (f64::NAN, 1.0), (60.0, 0.0), (60.0, f64::INFINITY)] {
+            assert_eq!(PreviewLayout::new(duration, aspect), None);
+        }
+    }
+
+    #[test]
+    fn every_moment_has_its_place_in_a_sheet() {
+        let layout = PreviewLayout::new(61.5, 16.0 / 9.0).unwrap();
+        let text = layout.render_webvtt(|sheet| format!("previews/{sheet}?v=1"));
+        let cues: Vec<&str> = text.split("\n\n").collect();
+        assert_eq!((cues[0], cues.len()), ("WEBVTT", 32));
+        assert_eq!(cues[1], "00:00:00.000 --> 00:00:02.000\npreviews/0?v=1#xywh=0,0,240,136");
+        assert_eq!(cues[7], "00:00:12.000 --> 00:00:14.000\npreviews/0?v=1#xywh=240,136,240,136");
+        assert_eq!(cues[31], "00:01:00.000 --> 00:01:01.500\npreviews/1?v=1#xywh=0,136,240,136\n");
+        assert_eq!(layout.times_of(1).collect::<Vec<_>>(), [50.0, 52.0, 54.0, 56.0, 58.0, 60.0]);
+        assert_eq!(layout.times_of(2).count() + layout.times_of(usize::MAX).count(), 0);
+    }
+
+    #[test]
+    fn an_image_shows_the_keyframe_before_it() {
+        let keyframes = [0.04, 5.0, 9.999, 20.0];
+        let times = [0.0, 2.0, 4.99, 10.0, 19.0, 60.0].into_iter();
+        assert_eq!(keyframe_places(&keyframes, times), [0, 0, 1, 2, 2, 3]);
+        assert_eq!(keyframe_places(&[], [1.0].into_iter()), [0]);
+    }
+}

@@ -2,11 +2,13 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use crate::config::Config;
@@ -15,7 +17,23 @@ use crate::error::{Error, Result};
 use crate::http;
 use crate::http::ssdp::announce_tuner;
 use crate::service::channels::sources;
-use crate::service::{Service, catalogue, library_watcher, live, recordings};
+use crate::service::{
+    Service, artwork, catalogue, channels, library_watcher, live, marks, recordings, server_status, workers,
+};
+
+pub mod health_check;
+pub mod supervision;
+mod systemd;
+#[cfg(feature = "otlp")]
+mod trace_export;
+
+use supervision::{Reloader, supervise};
+
+/// Between two checks whether the catalogue has read everything.
+const CATALOGUE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Between two returns of memory to the system.
+const MIN_TRIM_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time limits during shutdown: for background tasks to end, and for unwritten state. With those for responses in flight
 /// (4 s, `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills
@@ -27,7 +45,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// When it cannot start: the port is in use, or a root or the state folder cannot be opened.
-pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
+pub async fn run(config: Config, reloader: Reloader, stop: impl Future<Output = ()>) -> Result<()> {
     // Bind the port first: a second server must fail before it touches any state.
     let listener = bind(config.listen).await?;
     let file = config.state.join("setup-code");
@@ -38,11 +56,11 @@ pub async fn run(config: Config, stop: impl Future<Output = ()>) -> Result<()> {
             eprintln!("set up at http://{address}/#/setup?code={code}");
         }
     };
-    run_on(listener, config, welcome, stop).await
+    run_on(listener, config, welcome, Some(reloader), stop).await
 }
 
 /// Runs the server on a bound port. `welcome` receives the service, the address and, while there is no admin, the set-up
-/// code.
+/// code. With a reloader the service manager is notified, and SIGHUP reloads the configuration.
 ///
 /// # Errors
 /// As [`run`].
@@ -50,39 +68,50 @@ pub async fn run_on(
     listener: TcpListener,
     config: Config,
     welcome: impl FnOnce(&Arc<Service>, SocketAddr, Option<&str>),
+    reloader: Option<Reloader>,
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
     let address = listener.local_addr().map_err(Error::internal)?;
+    systemd::notify_status("opening the state and the library");
     let service = Service::open(config)?;
+    #[cfg(feature = "otlp")]
+    trace_export::start(&service)?;
     let code = service.accounts.prepare().await?;
-    let warming_service = service.clone();
-    service.tasks.spawn(async move {
-        // First what the first request waits for: the others would take its processor time.
-        tokio::join!(warming_service.isolation.warm(), warming_service.local_encoders.can_transcode());
-        tokio::join!(warming_service.local_encoders.test_encoders(), warming_service.renditions.find_backends());
-    });
+    let playback_ready = start_warming(&service);
     let measuring_service = service.clone();
     service.tasks.spawn(async move {
         let is_idle = || measuring_service.renditions.active_jobs() == 0;
         measuring_service.local_encoders.measure_after_preference(is_idle).await;
     });
+    let following_service = service.clone();
+    service.tasks.spawn(async move { following_service.local_encoders.follow_devices(Path::new("/dev")).await });
     catalogue::start(&service);
+    marks::start(&service);
+    artwork::start(&service);
+    channels::follow::start(&service);
     library_watcher::start_watchers(&service);
     sources::start_refresh_task(&service);
     if service.channels.all().iter().any(|channel| channel.settings.always_on) {
         live::start_maintenance(&service);
     }
     recordings::start_maintenance(&service);
+    workers::start(&service);
+    server_status::start(&service);
     announce(&service, address);
     service.tasks.spawn(run_cleanup(service.clone()));
+    service.tasks.spawn(trim_after_scans(service.clone()));
     trim_memory();
     println!("listening on http://{address}");
     welcome(&service, address, code.as_deref());
+    if let Some(reloader) = reloader {
+        service.tasks.spawn(supervise(service.clone(), address, playback_ready, reloader));
+    }
 
     let closing_service = service.clone();
     let stop = async move {
         stop.await;
         tracing::info!("stopping");
+        systemd::notify_stopping();
         closing_service.events.close();
         closing_service.live_channels.close();
     };
@@ -93,6 +122,42 @@ pub async fn run_on(
     match tokio::time::timeout(FLUSH_TIMEOUT, service.accounts.flush()).await {
         Ok(flushed) => flushed,
         Err(_) => Err(Error::internal(format!("the state could not be written within {} s", FLUSH_TIMEOUT.as_secs()))),
+    }
+}
+
+/// Starts the workers and tests the encoders. The returned future resolves once sessions and channels can be converted.
+fn start_warming(service: &Arc<Service>) -> impl Future<Output = ()> + use<> {
+    let (sender, receiver) = oneshot::channel::<()>();
+    let service = service.clone();
+    service.clone().tasks.spawn(async move {
+        // First what the first request waits for: the others would take its processor time.
+        tokio::join!(service.isolation.warm(), service.local_encoders.can_transcode());
+        let find_backends = async {
+            service.renditions.find_backends().await;
+            let _ = sender.send(());
+        };
+        tokio::join!(service.local_encoders.test_encoders(), find_backends);
+    });
+    async move {
+        // An error means that the server stops.
+        let _ = receiver.await;
+    }
+}
+
+/// Returns memory to the system whenever the catalogue has read what was new: records and names of all files were in memory for a
+/// moment, and glibc would keep some kB for each file (measured).
+async fn trim_after_scans(service: Arc<Service>) {
+    let mut changes = service.catalogue.subscribe();
+    loop {
+        while !service.catalogue.is_current(service.library.roots().list().count()) {
+            tokio::time::sleep(CATALOGUE_CHECK_INTERVAL).await;
+        }
+        changes.mark_unchanged();
+        let trimmed = tokio::task::spawn_blocking(trim_memory).await;
+        tokio::time::sleep(MIN_TRIM_INTERVAL).await;
+        if trimmed.is_err() || changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 
@@ -139,6 +204,9 @@ async fn run_cleanup(service: Arc<Service>) {
         service.channels.store_checkpoints().await;
         if let Err(error) = service.clean_up_progress().await {
             tracing::warn!(%error, "cleanup of progress failed");
+        }
+        if let Err(error) = service.unite_part_progress().await {
+            tracing::warn!(%error, "progress in parts of audiobooks was not joined");
         }
         if let Err(error) = service.quarantine.cleanup().await {
             tracing::warn!(%error, "cleanup of the quarantine failed");

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::domain::codec::TargetCodec;
+use crate::domain::codec::{TargetCodec, is_hardware_decoder, is_hardware_encoder};
 use crate::domain::library::Root;
 use crate::domain::ssrf::AllowedSources;
 use crate::domain::subtitles::TextStyle;
 
+pub mod live;
+pub mod reload;
 pub mod sources;
 
 /// The configuration of a server, as the file states it until `sources` has resolved its paths.
@@ -20,7 +22,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Folder of the state (accounts, keys, persistent caches).
     pub state: PathBuf,
-    /// Folder of the segments spilled to disk.
+    /// Folder of the segments spilled to disk, and of artwork.
     pub cache: PathBuf,
     #[serde(deserialize_with = "sources::roots")]
     pub roots: Vec<Root>,
@@ -33,6 +35,8 @@ pub struct Config {
     pub hevc_encoder: EncoderSetting,
     /// Whether sessions are encoded in AV1 for clients that prefer it.
     pub av1_encoder: EncoderSetting,
+    /// Hardware encoders and decoders that are never used, by ffmpeg's names; [`FORBIDDEN_HARDWARE`] forbids all of them.
+    pub forbidden_encoders: Vec<String>,
     /// The program that runs as worker: this one. Tests run it from outside; no setting.
     #[serde(skip)]
     pub worker_program: PathBuf,
@@ -58,6 +62,12 @@ pub struct Config {
     pub hdhomerun: bool,
     /// File with the stream token of the tuner to announce in the home network (SSDP); no tuner is announced if unset.
     pub hdhomerun_token_file: Option<PathBuf>,
+    /// Whether intros and credits are looked for in films and episodes while nothing is played.
+    pub find_marks: bool,
+    /// Address of the NATS server through which workers on other machines are reached; none are used if unset.
+    pub queue: Option<String>,
+    /// Address of an OpenTelemetry collector (OTLP over HTTP) that receives traces; nothing is recorded if unset.
+    pub otlp_endpoint: Option<String>,
 }
 
 /// The backend that makes segments.
@@ -83,6 +93,9 @@ impl BackendSetting {
         }
     }
 }
+
+/// The name in `forbidden_encoders` for all hardware encoders and decoders.
+pub const FORBIDDEN_HARDWARE: &str = "hardware";
 
 /// Whether a codec other than H.264 is encoded for clients that prefer it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -216,6 +229,7 @@ impl Config {
             isolation: IsolationSetting::default(),
             hevc_encoder: EncoderSetting::Auto,
             av1_encoder: EncoderSetting::Auto,
+            forbidden_encoders: Vec::new(),
             worker_program: own_program(),
             limits: Limits::default(),
             subtitle_font: None,
@@ -229,6 +243,9 @@ impl Config {
             admin: None,
             hdhomerun: false,
             hdhomerun_token_file: None,
+            find_marks: true,
+            queue: None,
+            otlp_endpoint: None,
         }
     }
 
@@ -283,9 +300,18 @@ impl Config {
                 errors.push(format!("allowed_origins contains {origin:?}; an origin looks like https://tv.example"));
             }
         }
+        for name in self.forbidden_encoders.iter().filter(|name| *name != FORBIDDEN_HARDWARE) {
+            if !is_hardware_encoder(name) && !is_hardware_decoder(name) {
+                errors.push(format!(
+                    "forbidden_encoders contains {name:?}; `hearthcast doctor` lists the hardware encoders and decoders"
+                ));
+            }
+        }
         if let Some(fault) = self.public_base_url.as_deref().and_then(base_url_error) {
             errors.push(fault);
         }
+        errors.extend(self.queue.as_deref().and_then(queue_error));
+        errors.extend(self.otlp_endpoint.as_deref().and_then(otlp_error));
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
             errors.push("hdhomerun_token_file requires hdhomerun = true".to_owned());
         }
@@ -338,6 +364,28 @@ impl Limits {
         let outside = bounds.into_iter().filter(|(_, value, min, max)| !(min..=max).contains(&value));
         outside.map(|(name, value, min, max)| format!("limits.{name} is {value}; it must be {min} to {max}")).collect()
     }
+}
+
+/// Why the address of a queue is not accepted.
+fn queue_error(address: &str) -> Option<String> {
+    if !cfg!(feature = "cluster") {
+        let reason = "queue is set, but this program was built without remote workers";
+        return Some(format!("{reason}: use a package, or build it with `cargo build --release --features cluster`"));
+    }
+    let is_address =
+        ["nats://", "tls://"].iter().any(|scheme| address.strip_prefix(scheme).is_some_and(|host| !host.is_empty()));
+    (!is_address).then(|| "queue must be an address such as nats://127.0.0.1:4222".to_owned())
+}
+
+/// Why the address of a collector is not accepted.
+fn otlp_error(address: &str) -> Option<String> {
+    if !cfg!(feature = "otlp") {
+        let reason = "otlp_endpoint is set, but this program was built without traces";
+        return Some(format!("{reason}: use a package, or build it with `cargo build --release --features otlp`"));
+    }
+    let is_address =
+        ["http://", "https://"].iter().any(|scheme| address.strip_prefix(scheme).is_some_and(|host| !host.is_empty()));
+    (!is_address).then(|| "otlp_endpoint must be an address such as http://127.0.0.1:4318".to_owned())
 }
 
 /// First segments of the server's own paths; a path prefix must not begin with one of them.

@@ -13,6 +13,8 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt as plain};
 
+pub mod traces;
+
 /// Lines kept in memory, and the longest line in bytes: 2 MiB at most.
 const MAX_LINES: usize = 1000;
 const MAX_LINE_BYTES: usize = 2048;

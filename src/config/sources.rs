@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
 use super::{BackendSetting, Config, IsolationSetting};
-use crate::domain::library::Root;
+use crate::domain::library::{Root, unused_root_id};
 
 /// Variables with the settings' prefix that are not settings; those after `HEARTHCAST_LOG` are for tests and benchmarks.
 const NON_SETTINGS: [&str; 5] =
@@ -29,6 +29,7 @@ pub struct Flags {
     pub roots: Vec<PathBuf>,
     pub backend: Option<BackendSetting>,
     pub isolation: Option<IsolationSetting>,
+    pub queue: Option<String>,
 }
 
 /// Looks up an environment variable; in tests, in a table.
@@ -46,12 +47,12 @@ const SETTING_VARIABLES: [(VariableKind, &str); 5] = [
     (
         VariableKind::Text,
         "listen state cache recordings backend isolation hevc_encoder av1_encoder public_base_url ffmpeg subtitle_font \
-         hdhomerun_token_file",
+         hdhomerun_token_file queue otlp_endpoint",
     ),
     (VariableKind::Number, "segment_seconds subtitle_size_percent"),
-    (VariableKind::Boolean, "hdhomerun"),
+    (VariableKind::Boolean, "hdhomerun find_marks"),
     (VariableKind::List(':'), "roots"),
-    (VariableKind::List(','), "allowed_origins trusted_proxies allowed_sources"),
+    (VariableKind::List(','), "allowed_origins trusted_proxies allowed_sources forbidden_encoders"),
 ];
 
 #[derive(Clone, Copy)]
@@ -178,6 +179,7 @@ fn resolve(mut config: Config, flags: &Flags, environment: EnvironmentLookup) ->
     config.listen = flags.listen.unwrap_or(config.listen);
     config.backend = flags.backend.unwrap_or(config.backend);
     config.isolation = flags.isolation.unwrap_or(config.isolation);
+    config.queue = flags.queue.clone().or(config.queue);
     config.recordings = config.recordings.as_deref().map(absolute).transpose()?;
     if let Some(folder) = systemd_folder("CREDENTIALS_DIRECTORY") {
         if let Some(admin) = &mut config.admin {
@@ -199,24 +201,12 @@ fn to_roots(settings: impl IntoIterator<Item = RootSetting>) -> Result<Vec<Root>
             RootSetting::Named { id, path } => (id, absolute(&path)?),
             RootSetting::Path(path) => {
                 let path = absolute(&path)?;
-                (unused_id(&roots, &path), path)
+                (unused_root_id(&roots, &path), path)
             }
         };
         roots.push(Root { id, path });
     }
     Ok(roots)
-}
-
-/// An unused ID made from the folder's name, so that media URLs stay the same when roots are reordered.
-fn unused_id(roots: &[Root], path: &Path) -> String {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let sanitized: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let base_id = match sanitized.trim_matches('-') {
-        "" => "root".to_owned(),
-        plain => plain.to_owned(),
-    };
-    let candidates = std::iter::once(base_id.clone()).chain((2..).map(|n| format!("{base_id}-{n}")));
-    candidates.into_iter().find(|name| roots.iter().all(|root| root.id != *name)).expect("the names are infinite")
 }
 
 /// Deserializes library folders.

@@ -1,15 +1,17 @@
-//! Playback of films, with room for it made among the channels.
+//! Playback of films, with room for it made among the channels, and their I-frames.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::domain::access::Principal;
+use crate::domain::playlist::PlaylistTrack;
 use crate::error::Result;
 use crate::service::Service;
 use crate::service::live::{MAX_ADMISSION_WAIT, make_room};
 use crate::service::renditions::encode_slots::AfterRefusal;
-use crate::service::renditions::planner::SessionPlan;
+use crate::service::renditions::planner::{SessionPlan, start_segment};
 use crate::service::sessions::Session;
 
 /// Starts a session. When the encode slots do not suffice, unwatched programmes give up their shares.
@@ -31,4 +33,32 @@ pub async fn start_session(service: &Service, principal: &Principal, plan: Sessi
     };
     let start = || service.sessions.start(principal, plan.clone());
     slots.retry_when_busy(Instant::now() + MAX_ADMISSION_WAIT, start, make_room).await
+}
+
+/// An I-frame playlist of a session, with `grant` in every URI. If its frames are made, one is made for its init segment.
+///
+/// # Errors
+/// `ASSET_NOT_FOUND` for a track without one; those of [`Service::encode_iframe`].
+pub async fn iframe_playlist(service: &Service, session: &Session, track: PlaylistTrack, grant: &str) -> Result<Bytes> {
+    match session.plan.made_iframes().filter(|made| made.track == track) {
+        None => session.iframe_playlist(track, grant),
+        Some(made) => {
+            let (_, init) = service.encode_iframe(made, start_segment(&session.plan)).await?;
+            Ok(session.made_iframe_playlist(made, init, grant))
+        }
+    }
+}
+
+/// A frame of an I-frame playlist that is a file of its own.
+///
+/// # Errors
+/// `ASSET_NOT_FOUND` for other tracks and past the end; `SOURCE_READ_FAILED`; those of [`Service::encode_iframe`].
+pub async fn iframe(service: &Service, session: &Session, track: PlaylistTrack, segment: usize) -> Result<Bytes> {
+    match session.plan.made_iframes().filter(|made| made.track == track) {
+        None => session.iframe(track, segment).await,
+        Some(made) => {
+            session.touch();
+            Ok(service.encode_iframe(made, segment).await?.0)
+        }
+    }
 }

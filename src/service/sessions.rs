@@ -5,14 +5,16 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::domain::access::{Principal, Role};
+use crate::domain::histogram::Histogram;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::background_tasks::BackgroundTasks;
 use crate::service::renditions::Renditions;
 use crate::service::renditions::encode_slots::AdmissionRequest;
 use crate::service::renditions::planner::SessionPlan;
+use crate::telemetry::traces;
 
 mod ended;
 mod failure;
@@ -48,9 +50,10 @@ pub enum FoundSession {
 pub struct Sessions {
     tasks: BackgroundTasks,
     renditions: Arc<Renditions>,
-    max_per_user: usize,
-    timeouts: SessionTimeouts,
+    limits: Arc<Mutex<SessionLimits>>,
     registry: Arc<Mutex<SessionRegistry>>,
+    /// From the start of a session until its first segment exists. Sessions without one do not count.
+    first_segment_times: Arc<Histogram>,
 }
 
 impl Service {
@@ -69,18 +72,49 @@ impl Service {
     }
 }
 
+/// Limits of sessions that start now.
+#[derive(Clone, Copy)]
+struct SessionLimits {
+    max_per_user: usize,
+    timeouts: SessionTimeouts,
+}
+
+impl SessionLimits {
+    fn from_config(limits: &Limits) -> Self {
+        let timeouts = SessionTimeouts { idle: limits.session_idle, segment: limits.segment_wait };
+        Self { max_per_user: limits.sessions_per_user, timeouts }
+    }
+}
+
 #[derive(Default)]
 struct SessionRegistry {
     live: HashMap<String, Arc<Session>>,
     ended: VecDeque<Arc<EndedSession>>,
+    /// Sessions started since the server started.
+    started: u64,
 }
 
 impl Sessions {
     /// Sessions that lease their segments from `renditions`.
     pub fn new(config: &Config, renditions: Arc<Renditions>, tasks: BackgroundTasks) -> Self {
-        let limits = &config.limits;
-        let timeouts = SessionTimeouts { idle: limits.session_idle, segment: limits.segment_wait };
-        Self { tasks, renditions, max_per_user: limits.sessions_per_user, timeouts, registry: Arc::default() }
+        let limits = Arc::new(Mutex::new(SessionLimits::from_config(&config.limits)));
+        Self { tasks, renditions, limits, registry: Arc::default(), first_segment_times: Arc::default() }
+    }
+
+    /// Changes the limits of sessions that start from now on.
+    pub fn set_limits(&self, limits: &Limits) {
+        *lock(&self.limits) = SessionLimits::from_config(limits);
+    }
+
+    /// The time from the start of a session until its first segment exists.
+    pub fn first_segment_times(&self) -> &Histogram {
+        &self.first_segment_times
+    }
+
+    /// Number of live sessions, and of all that were started.
+    pub fn session_counts(&self) -> (usize, u64) {
+        let registry = lock(&self.registry);
+        (registry.live.len(), registry.started)
     }
 
     /// Live sessions, oldest first.
@@ -113,10 +147,11 @@ impl Sessions {
             return Ok(twin.clone());
         }
         let running = own_sessions().count();
-        if running >= self.max_per_user {
+        let limits = *lock(&self.limits);
+        if running >= limits.max_per_user {
             let message = format!("this user already has {running} running sessions, the most allowed");
             let refused = Error::new(Code::TooManySessions, message).with_retry_after(10);
-            let details = serde_json::json!({"active": running, "max": self.max_per_user});
+            let details = serde_json::json!({"active": running, "max": limits.max_per_user});
             return Err(refused.with_details(details));
         }
         let backend_choice = (chosen.backend.name(), chosen.reason);
@@ -134,7 +169,7 @@ impl Sessions {
             backend_choice,
             lease.clone(),
             self.renditions.clone(),
-            self.timeouts,
+            limits.timeouts,
             self.tasks.stop_token(),
         ));
         tracing::info!(
@@ -144,12 +179,14 @@ impl Sessions {
             "session started"
         );
         registry.live.insert(session.id.clone(), session.clone());
+        registry.started += 1;
         drop(registry);
         let (sessions, owned_session) = (self.clone(), session.clone());
-        self.tasks.spawn_graceful(async move {
-            owned_session.run(lease).await;
+        let trace = traces::current();
+        self.tasks.spawn_graceful(traces::in_context(trace, async move {
+            owned_session.run(lease, &sessions.first_segment_times).await;
             sessions.move_to_ended(&owned_session);
-        });
+        }));
         Ok(session)
     }
 

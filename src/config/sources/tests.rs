@@ -62,6 +62,35 @@ fn folders_come_from_systemd_then_xdg_then_home() {
 }
 
 #[test]
+fn a_queue_needs_an_address_and_a_build_with_remote_workers() {
+    let (_dir, flags) = config_file("state = \"/s\"");
+    let load = |queue: &str| load_with(&flags, &[("HEARTHCAST_QUEUE", queue)]);
+    let fault = load("192.168.1.10").unwrap_err();
+    if cfg!(feature = "cluster") {
+        assert!(fault.contains("nats://127.0.0.1:4222"), "{fault}");
+        assert_eq!(load("nats://a:4222").unwrap().queue.as_deref(), Some("nats://a:4222"));
+        let queue = Some("tls://b:4222".to_owned());
+        let flags = Flags { queue: queue.clone(), ..flags.clone() };
+        assert_eq!(load_with(&flags, &[("HEARTHCAST_QUEUE", "nats://a:4222")]).unwrap().queue, queue);
+    } else {
+        assert!(fault.contains("--features cluster"), "{fault}");
+    }
+}
+
+#[test]
+fn a_collector_needs_an_address_and_a_build_with_traces() {
+    let (_dir, flags) = config_file("state = \"/s\"");
+    let load = |address: &str| load_with(&flags, &[("HEARTHCAST_OTLP_ENDPOINT", address)]);
+    let fault = load("127.0.0.1:4318").unwrap_err();
+    if cfg!(feature = "otlp") {
+        assert!(fault.contains("http://127.0.0.1:4318"), "{fault}");
+        assert_eq!(load("http://a:4318").unwrap().otlp_endpoint.as_deref(), Some("http://a:4318"));
+    } else {
+        assert!(fault.contains("--features otlp"), "{fault}");
+    }
+}
+
+#[test]
 fn all_errors_are_reported_and_unknown_keys_with_their_line() {
     let (_dir, flags) = config_file("state = \"/s\"\nlisten_on = 3");
     let fault = load_with(&flags, &[]).unwrap_err();
@@ -111,10 +140,38 @@ fn the_example_file_contains_the_defaults() {
 
     // The commented-out settings are valid too; the token file requires the tuner to be on.
     let all: String = example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect();
-    let (_dir, flags) = config_file(&all.replace("hdhomerun = false", "hdhomerun = true"));
+    let all = all.replace("hdhomerun = false", "hdhomerun = true");
+    let all = if cfg!(feature = "cluster") { all } else { all.replace("\nqueue = ", "\n# queue = ") };
+    let all = if cfg!(feature = "otlp") { all } else { all.replace("\notlp_endpoint = ", "\n# otlp_endpoint = ") };
+    let (_dir, flags) = config_file(&all);
     let config = load_with(&flags, &[]).unwrap();
     assert_eq!(config.admin.unwrap().username, "admin");
     assert_eq!((config.allowed_origins.len(), config.trusted_proxies.len()), (1, 1));
+}
+
+/// The names of all settings, from the error about an unknown one.
+fn setting_names(unknown: &str) -> Vec<String> {
+    let (_dir, flags) = config_file(unknown);
+    let error = load_with(&flags, &[]).unwrap_err();
+    let names: Vec<_> = error.split("expected one of ").nth(1).expect(&error).split('`').collect();
+    names.into_iter().filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase())).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_example_file_and_the_table_of_the_readme_have_every_setting() {
+    let example = include_str!("../../../assets/hearthcast.example.toml");
+    let readme = include_str!("../../../README.md");
+    let names = [setting_names("nothing = 1"), setting_names("[limits]\nnothing = 1")].concat();
+    assert!(names.len() > 30 && names.iter().any(|name| name == "login_days"), "{names:?}");
+    for name in names {
+        let lines = example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line));
+        let is_setting = |line: &str| line.starts_with(&format!("{name} = ")) || line == format!("[{name}]");
+        assert!(lines.into_iter().any(is_setting), "{name} is not in the example file");
+        assert!(
+            readme.contains(&format!("`{name}`")) || readme.contains(&format!("`[{name}]`")),
+            "{name} is not in README.md"
+        );
+    }
 }
 
 #[test]

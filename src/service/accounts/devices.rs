@@ -69,12 +69,14 @@ pub struct DeviceView {
 }
 
 impl Accounts {
-    /// Signs a device of `user` in and adds the user if they are new: both, or nothing. The caller holds `change_lock`.
+    /// Signs a device of `user` in, in place of a login of the same device, and adds the user if they are new: all of it, or
+    /// nothing. The caller holds `change_lock`.
     pub(super) async fn add_device(
         &self,
         user: &User,
         device: Option<&str>,
         address: Option<IpAddr>,
+        replaced_login: Option<&str>,
     ) -> Result<IssuedLogin> {
         let is_new = self.read_directory().user(&user.id).is_none();
         let token = format!("hc_{}", BASE64URL_NOPAD.encode(&random_bytes::<32>()));
@@ -88,7 +90,8 @@ impl Accounts {
             created_at: now,
             last_seen_at: now,
         };
-        let surplus = EndingAccess { logins: self.surplus_logins(&user.id), stream_tokens: Vec::new() };
+        let mut surplus = EndingAccess { logins: self.surplus_logins(&user.id), stream_tokens: Vec::new() };
+        surplus.logins.extend(replaced_login.map(str::to_owned));
         let mut batch = Batch::default();
         if is_new {
             batch.put(Tree::Users, &user.id, user)?;
@@ -198,7 +201,7 @@ impl Accounts {
         self.store_last_seen(SEEN_LAG_SECONDS).await?;
         self.cleanup_stream_tokens().await?;
         let now = self.now().as_second();
-        let max_idle_seconds = self.login_life_seconds.saturating_add(REMEMBER_EXPIRED_SECONDS);
+        let max_idle_seconds = self.login_life_seconds().saturating_add(REMEMBER_EXPIRED_SECONDS);
         let expired: Vec<String> = self
             .read_directory()
             .devices()
@@ -255,6 +258,6 @@ impl Accounts {
     }
 
     fn login_expiry(&self, last_seen: Timestamp) -> Timestamp {
-        last_seen.saturating_add(SignedDuration::from_secs(self.login_life_seconds)).unwrap_or(Timestamp::MAX)
+        last_seen.saturating_add(SignedDuration::from_secs(self.login_life_seconds())).unwrap_or(Timestamp::MAX)
     }
 }

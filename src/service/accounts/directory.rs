@@ -12,6 +12,8 @@ use subtle::ConstantTimeEq;
 use super::last_use::LastUse;
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{Login, User, fold_username};
+use crate::domain::household::Member;
+use crate::domain::visibility::Visibility;
 
 /// Characters kept of a name that is in use: a name has 64 at most.
 const MAX_STEM: usize = 56;
@@ -46,7 +48,7 @@ pub struct Device {
 }
 
 impl Device {
-    fn new(login: Login, user: &User) -> Arc<Self> {
+    fn new(login: Login, user: &User, visibility: Visibility) -> Arc<Self> {
         let last_use = LastUse::from_stored(login.last_seen_at.as_second());
         let principal = Principal {
             user_id: user.id.clone(),
@@ -55,6 +57,7 @@ impl Device {
             login_id: login.id.clone(),
             channels: None,
             expires_at: None,
+            visibility,
         };
         Arc::new(Self { login, principal: Arc::new(principal), last_use })
     }
@@ -82,6 +85,8 @@ pub struct Directory {
     devices_by_token: HashMap<TokenHash, Arc<Device>>,
     /// Login id to token.
     tokens_by_login: HashMap<String, TokenHash>,
+    /// By user id; only of users.
+    members: HashMap<String, Member>,
 }
 
 impl Directory {
@@ -132,14 +137,38 @@ impl Directory {
             self.ids_by_name.remove(&fold_username(&previous.username));
         }
         self.ids_by_name.insert(fold_username(&user.username), user.id.clone());
+        self.update_devices(&user);
+    }
+
+    /// The record of a member; None for a user who chose nothing.
+    pub fn member(&self, user_id: &str) -> Option<&Member> {
+        self.members.get(user_id)
+    }
+
+    /// The part of the library that a user sees.
+    pub fn visibility_of(&self, user: &User) -> Visibility {
+        self.member(&user.id).map(|member| member.visibility(user.role)).unwrap_or_default()
+    }
+
+    /// Adds or replaces a member who is a user, and updates their logins.
+    pub fn put_member(&mut self, user_id: &str, member: Member) {
+        if let Some(user) = self.users.get(user_id).cloned() {
+            self.members.insert(user_id.to_owned(), member);
+            self.update_devices(&user);
+        }
+    }
+
+    fn update_devices(&mut self, user: &User) {
+        let visibility = self.visibility_of(user);
         for device in self.devices_by_token.values_mut().filter(|device| device.login.user_id == user.id) {
             let stored_seen = device.login.last_seen_at;
-            *device = Device::new(device.current_login(), &user);
+            *device = Device::new(device.current_login(), user, visibility.clone());
             device.last_use.mark_stored(stored_seen.as_second());
         }
     }
 
     pub fn remove_user(&mut self, id: &str) {
+        self.members.remove(id);
         if let Some(user) = self.users.remove(id) {
             self.ids_by_name.remove(&fold_username(&user.username));
         }
@@ -149,8 +178,10 @@ impl Directory {
     pub fn put_login(&mut self, login: Login) -> bool {
         let hash = HEXLOWER.decode(login.token_sha256.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
         let (Some(hash), Some(user)) = (hash, self.users.get(&login.user_id)) else { return false };
-        self.tokens_by_login.insert(login.id.clone(), hash);
-        self.devices_by_token.insert(hash, Device::new(login, user));
+        let visibility = self.visibility_of(user);
+        let device = Device::new(login, user, visibility);
+        self.tokens_by_login.insert(device.login.id.clone(), hash);
+        self.devices_by_token.insert(hash, device);
         true
     }
 

@@ -1,14 +1,17 @@
 //! Users, their logins on devices, and signed grants.
 #![doc = include_str!("README.md")]
 
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use jiff::Timestamp;
 
-use crate::config::{Config, DeclaredAdmin};
-use crate::domain::access::Principal;
+use crate::config::{Config, DeclaredAdmin, Limits};
+use crate::domain::access::{Principal, Role};
 use crate::domain::account::{Login, StreamToken, User};
+use crate::domain::household::Member;
 use crate::domain::signing::{self, SignatureError, SignedParameters};
 use crate::domain::throttle::RateLimiter;
 use crate::error::{Code, Error, Result};
@@ -17,9 +20,11 @@ use crate::store::{Store, Tree, secret};
 
 mod devices;
 mod directory;
+mod household;
 pub mod keys;
 mod last_use;
 pub mod passwords;
+mod preferences;
 mod setup;
 mod signin;
 mod stream_tokens;
@@ -30,6 +35,7 @@ mod tests;
 
 pub use devices::{DeviceView, EndedAccess, IssuedLogin, KeptAccess};
 use directory::{Directory, token_hash};
+pub use household::{OfferedMember, RequestedChange};
 use setup::SetupCode;
 use stream_tokens::StreamTokens;
 
@@ -47,11 +53,17 @@ pub struct Accounts {
     /// Locked during every change, so that a check is still true when the change is stored.
     change_lock: tokio::sync::Mutex<()>,
     rate_limiter: Mutex<RateLimiter>,
+    /// Wrong PINs in a row, by user.
+    wrong_pins: Mutex<HashMap<String, u32>>,
     setup_code: Mutex<Option<SetupCode>>,
     setup_file: PathBuf,
     declared_admin: Option<DeclaredAdmin>,
-    login_life_seconds: i64,
+    login_life_seconds: AtomicI64,
     future_time_guard: FutureTimeGuard,
+}
+
+fn login_life_seconds(limits: &Limits) -> i64 {
+    i64::try_from(limits.login_lifetime.as_secs()).unwrap_or(i64::MAX)
 }
 
 pub fn random_bytes<const N: usize>() -> [u8; N] {
@@ -75,6 +87,9 @@ impl Accounts {
             }
             directory.put_user(user);
         }
+        for (id, member) in store.scan::<Member>(Tree::Household)? {
+            directory.put_member(&id, member);
+        }
         for (id, login) in store.scan::<Login>(Tree::Logins)? {
             if !directory.put_login(login) {
                 tracing::warn!(login.id = %id, "a login without a user is ignored");
@@ -94,13 +109,25 @@ impl Accounts {
             passwords: passwords::Passwords::default(),
             directory: RwLock::new(directory),
             change_lock: tokio::sync::Mutex::default(),
+            wrong_pins: Mutex::default(),
             rate_limiter: Mutex::new(RateLimiter::new(config.limits.logins_per_minute)),
             setup_code: Mutex::default(),
             setup_file: config.state.join("setup-code"),
             declared_admin: config.admin.clone(),
-            login_life_seconds: i64::try_from(config.limits.login_lifetime.as_secs()).unwrap_or(i64::MAX),
+            login_life_seconds: AtomicI64::new(login_life_seconds(&config.limits)),
             future_time_guard: FutureTimeGuard::default(),
         })
+    }
+
+    /// Changes how many sign-ins may fail a minute, and how long a login stays valid.
+    pub fn set_limits(&self, limits: &Limits) {
+        self.login_life_seconds.store(login_life_seconds(limits), Ordering::Relaxed);
+        let mut rate_limiter = self.rate_limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        rate_limiter.set_rate(limits.logins_per_minute);
+    }
+
+    fn login_life_seconds(&self) -> i64 {
+        self.login_life_seconds.load(Ordering::Relaxed)
     }
 
     /// Prepares to serve: updates the declared admin, and creates a set-up code while there is no admin at all.
@@ -136,7 +163,7 @@ impl Accounts {
         let hash = token_hash(token);
         let directory = self.read_directory();
         let device = directory.device_by_token(&hash).ok_or_else(|| Error::new(Code::Unauthorized, "unknown token"))?;
-        if device.is_expired(now, self.login_life_seconds) {
+        if device.is_expired(now, self.login_life_seconds()) {
             return Err(Error::new(Code::TokenExpired, "the token has expired; sign in again"));
         }
         device.last_use.record(now);
@@ -187,7 +214,7 @@ impl Accounts {
         let now = self.clock.now().as_second();
         let device = self.read_directory().device_by_login(subject).cloned();
         let principal = match device {
-            Some(device) if device.is_expired(now, self.login_life_seconds) => {
+            Some(device) if device.is_expired(now, self.login_life_seconds()) => {
                 return Err(Error::new(Code::SignatureExpired, "the login of this link has expired"));
             }
             Some(device) => device.principal.clone(),
@@ -200,16 +227,20 @@ impl Accounts {
         self.read_directory().user(user_id).is_some()
     }
 
-    /// Locks `change_lock`, then checks that the login of a request still exists: a new password may have ended it since the
-    /// request was admitted. `None` is the command line.
+    /// Locks `change_lock`, then checks that the login of a request still exists and still is an admin's if it was: a new password or
+    /// role may have come since the request was admitted. `None` is the command line.
     async fn change_by(&self, by: Option<&Principal>) -> Result<tokio::sync::MutexGuard<'_, ()>> {
         let change = self.change_lock.lock().await;
-        match by {
-            Some(principal) if self.read_directory().device_by_login(&principal.login_id).is_none() => {
+        let Some(principal) = by else { return Ok(change) };
+        match self.read_directory().device_by_login(&principal.login_id) {
+            None => {
                 let revoked = Error::new(Code::Unauthorized, "the token was revoked");
                 Err(revoked.with_header("www-authenticate", "Bearer error=\"invalid_token\""))
             }
-            _ => Ok(change),
+            Some(device) if principal.role == Role::Admin && device.principal.role != Role::Admin => {
+                Err(Error::new(Code::Forbidden, "only admins may do this"))
+            }
+            Some(_) => Ok(change),
         }
     }
 

@@ -31,7 +31,7 @@ impl Accounts {
         let user =
             self.get_user(&user.id).ok().filter(|new| new.password_hash == hash).ok_or_else(wrong_credentials)?;
         self.refund_attempt(&attempt_keys);
-        self.add_device(&user, device, Some(from)).await
+        self.add_device(&user, device, Some(from), None).await
     }
 
     /// Creates the first admin and signs their device in.
@@ -69,7 +69,7 @@ impl Accounts {
             return Err(already_done());
         }
         let user = self.new_user(username, Role::Admin, Some(hash))?;
-        let issued = self.add_device(&user, device, Some(address)).await?;
+        let issued = self.add_device(&user, device, Some(address), None).await?;
         if let Some(used_code) = self.with_setup_code(Option::take) {
             used_code.remove();
         }
@@ -90,24 +90,38 @@ impl Accounts {
         address: IpAddr,
     ) -> Result<EndedAccess> {
         account::validate_password(new).map_err(|fault| Error::invalid_field("newPassword", fault))?;
-        let user = self.get_user(&principal.user_id)?;
-        let attempt_keys = self.attempt_keys(address, &user.username, Some(&user));
-        self.count_attempt(&attempt_keys)?;
-        let is_correct = current.len() <= *account::PASSWORD_BYTES.end()
-            && self.passwords.verify(user.password_hash.as_deref(), current).await?;
+        let user = self.verify_own_password(principal, current, address).await?;
         let refused = || Error::new(Code::InvalidCredentials, "the current password is wrong");
-        if !is_correct {
-            return Err(refused());
-        }
         let hash = self.passwords.hash(new).await?;
 
         let _change = self.change_by(Some(principal)).await?;
         // The password may have changed while the current one was verified.
         let verified = user.password_hash;
         let user = self.get_user(&user.id).ok().filter(|now| now.password_hash == verified).ok_or_else(refused)?;
-        self.refund_attempt(&attempt_keys);
         let kept_access = KeptAccess { login: Some(&principal.login_id), stream_tokens: keep_stream_tokens };
         self.replace_user(User { password_hash: Some(hash), ..user }, kept_access).await
+    }
+
+    /// The user of a request, whose password was entered again.
+    ///
+    /// # Errors
+    /// `INVALID_CREDENTIALS` when it is wrong; `RATE_LIMITED`; `SERVER_BUSY`; `NOT_FOUND`.
+    pub(super) async fn verify_own_password(
+        &self,
+        principal: &Principal,
+        password: &str,
+        address: IpAddr,
+    ) -> Result<User> {
+        let user = self.get_user(&principal.user_id)?;
+        let attempt_keys = self.attempt_keys(address, &user.username, Some(&user));
+        self.count_attempt(&attempt_keys)?;
+        let is_correct = password.len() <= *account::PASSWORD_BYTES.end()
+            && self.passwords.verify(user.password_hash.as_deref(), password).await?;
+        if !is_correct {
+            return Err(Error::new(Code::InvalidCredentials, "the current password is wrong"));
+        }
+        self.refund_attempt(&attempt_keys);
+        Ok(user)
     }
 
     fn with_setup_code<T>(&self, f: impl FnOnce(&mut Option<super::SetupCode>) -> T) -> T {
@@ -128,7 +142,7 @@ impl Accounts {
         keys
     }
 
-    fn count_attempt(&self, keys: &[String]) -> Result<()> {
+    pub(super) fn count_attempt(&self, keys: &[String]) -> Result<()> {
         let now_ms = self.now().as_millisecond();
         let result = self.rate_limiter.lock().unwrap_or_else(PoisonError::into_inner).take(keys, now_ms);
         result.map_err(|seconds| {
@@ -136,13 +150,13 @@ impl Accounts {
         })
     }
 
-    fn refund_attempt(&self, keys: &[String]) {
+    pub(super) fn refund_attempt(&self, keys: &[String]) {
         self.rate_limiter.lock().unwrap_or_else(PoisonError::into_inner).refund(keys);
     }
 }
 
 /// The part of an address that identifies one household: all of IPv4, the first half of IPv6.
-fn network_key(address: IpAddr) -> String {
+pub(super) fn network_key(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => {

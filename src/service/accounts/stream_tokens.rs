@@ -12,7 +12,7 @@ use super::directory::{TokenHash, token_hash};
 use super::last_use::LastUse;
 use super::{Accounts, random_bytes};
 use crate::domain::access::{Principal, Role};
-use crate::domain::account::{self, StreamToken, User};
+use crate::domain::account::{self, StreamToken};
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Tree};
 
@@ -186,8 +186,8 @@ impl Accounts {
             return Err(Error::new(Code::TokenExpired, "the stream token has expired"));
         }
         stream.last_use.record(now.as_second());
-        let user: Option<Arc<User>> = self.read_directory().user(&stream.token.user_id).cloned();
-        Ok(user.map(|user| {
+        let directory = self.read_directory();
+        Ok(directory.user(&stream.token.user_id).map(|user| {
             Arc::new(Principal {
                 user_id: user.id.clone(),
                 username: user.username.clone(),
@@ -196,6 +196,7 @@ impl Accounts {
                 login_id: stream.token.id.clone(),
                 channels: stream.channels.clone(),
                 expires_at: stream.token.expires_at.map(Timestamp::as_second),
+                visibility: directory.visibility_of(user),
             })
         }))
     }

@@ -7,6 +7,7 @@ use super::*;
 use crate::domain::access::Role;
 
 mod admins;
+mod household;
 mod resets;
 mod shutdown;
 

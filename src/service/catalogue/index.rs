@@ -1,49 +1,55 @@
 //! All items in memory: by folder, by id, by series, and by word.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use super::item::{IndexedItem, ItemId, ListedItem, MAX_GENRES, MAX_PEOPLE, SeriesId, sort_key};
+use super::artwork::FolderImages;
+use super::item::{AlbumFields, IndexedItem, ItemId, MAX_GENRES, MAX_PEOPLE, SeriesFields, SeriesId, sort_key};
+use super::playlists::Playlists;
 use super::pool::TextPool;
 use super::record::ItemRecord;
+use super::series_index::SeriesIndex;
 use crate::domain::catalogue::names::Names;
 use crate::domain::catalogue::search_index::{Field, SearchIndex};
-use crate::domain::catalogue::{Facts, Sources};
+use crate::domain::catalogue::{AlbumId, Facts, Sources, sort_title};
 
 /// The items of the library. A file is in a slot; slots of removed files are used again.
 #[derive(Default)]
 pub(super) struct CatalogueIndex {
-    slots: Vec<Option<IndexedItem>>,
+    slots: Vec<Option<Box<IndexedItem>>>,
     free: Vec<u32>,
-    folders: HashMap<Arc<str>, FolderItems>,
+    folders: BTreeMap<Arc<str>, FolderItems>,
     /// The slot that stands for an item.
-    by_id: HashMap<ItemId, u32>,
+    by_id: BTreeMap<ItemId, u32>,
     /// Further files with the same content.
     copies: HashMap<ItemId, Vec<u32>>,
-    series: BTreeMap<SeriesId, SeriesItems>,
-    series_numbers: Vec<Option<SeriesId>>,
+    pub(super) series: SeriesIndex,
     pub(super) chosen_titles: HashMap<ItemId, Box<str>>,
     pub(super) genres: TextPool,
     pub(super) people: TextPool,
     search: SearchIndex,
-    series_search: SearchIndex,
+    pub(super) playlists: Playlists,
+    /// The sum of the hashes of all items and of the images in folders.
+    artwork_stamp: u64,
 }
 
 /// The files of one folder.
 #[derive(Default)]
 struct FolderItems {
-    slots: HashMap<Box<str>, u32>,
+    /// In the order of their names.
+    slots: Vec<u32>,
     /// Files that are no media by their bytes, with length and time.
-    rejected: HashMap<Box<str>, (u64, i64)>,
+    rejected: BTreeMap<Box<str>, (u64, i64)>,
     nfo_stamp: u64,
+    images: Option<Box<FolderImages>>,
 }
 
-/// The episodes of one series.
-pub(super) struct SeriesItems {
-    number: u32,
-    name: Box<str>,
-    pub slots: Vec<u32>,
-    pub year: Option<u32>,
+/// Changes in a folder beside those of its media files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FolderChange {
+    pub has_other_nfo: bool,
+    pub has_other_images: bool,
 }
 
 /// The place of a file.
@@ -78,21 +84,37 @@ impl CatalogueIndex {
                 (self.slots.len() - 1) as u32
             }
         };
-        self.slots[slot as usize] = Some(item);
         let items = self.folders.entry(folder).or_default();
         items.rejected.remove(place.name);
-        items.slots.insert(place.name.into(), slot);
-        match self.by_id.get(&id) {
-            Some(_) => {
-                self.copies.entry(id).or_default().push(slot);
-                if let Some(item) = &mut self.slots[slot as usize] {
-                    item.is_copy = true;
-                }
+        if let Err(at) = items.find(&self.slots, place.name) {
+            items.slots.insert(at, slot);
+        }
+        self.artwork_stamp = self.artwork_stamp.wrapping_add(item.artwork_hash());
+        self.slots[slot as usize] = Some(Box::new(item));
+        match self.by_id.get(&id).copied() {
+            // The file with the first path stands for all.
+            Some(current) if self.place_of(current) < self.place_of(slot) => self.add_copy(id, slot),
+            Some(current) => {
+                self.unlink(current);
+                self.add_copy(id, current);
+                self.by_id.insert(id, slot);
+                self.link(slot);
             }
             None => {
                 self.by_id.insert(id, slot);
-                self.link(slot, place.names.series_year);
+                self.link(slot);
             }
+        }
+    }
+
+    fn place_of(&self, slot: u32) -> Option<(&str, &str)> {
+        self.at(slot).map(|item| (&*item.folder, &*item.name))
+    }
+
+    fn add_copy(&mut self, id: ItemId, slot: u32) {
+        self.copies.entry(id).or_default().push(slot);
+        if let Some(item) = &mut self.slots[slot as usize] {
+            item.is_copy = true;
         }
     }
 
@@ -108,9 +130,28 @@ impl CatalogueIndex {
         // The name by the files, not by NFO files, so that episodes with and without one are of one series.
         let named = names.series.as_ref().or(facts.series.as_ref());
         let series = named.map(|named| SeriesId::new(named, names.series_year));
-        let title = facts.series.as_ref().or(names.series.as_ref()).map(|series| series.as_str().into());
-        let boxed = |text: &Option<String>| text.as_deref().map(Box::from);
-        IndexedItem {
+        let title = facts.series.as_ref().or(names.series.as_ref());
+        let near = self.nearest(folder);
+        let share = |text: &String, known: Option<&Arc<str>>| match known {
+            Some(known) if **known == **text => known.clone(),
+            _ => Arc::from(text.as_str()),
+        };
+        let title = title.map(|title| share(title, near.and_then(|item| Some(&item.series()?.1))));
+        let of_series = SeriesFields {
+            series_year: names.series_year,
+            series: series.zip(title).filter(|_| facts.series.is_some()),
+            season: facts.season,
+            episode: facts.episode,
+            last_episode: facts.last_episode,
+        };
+        let of_album = AlbumFields {
+            artist: facts.artist.as_ref().map(|artist| share(artist, near.and_then(IndexedItem::artist))),
+            album: facts.album.as_ref().map(|album| share(album, near.and_then(IndexedItem::album))),
+            album_id: AlbumId::of_file(folder, name, &facts),
+            disc: facts.disc,
+            track: facts.track,
+        };
+        let item = IndexedItem {
             id,
             folder: folder.clone(),
             name: name.into(),
@@ -120,44 +161,49 @@ impl CatalogueIndex {
             nfo_stamp: record.nfo_stamp,
             is_probed: record.technical.is_some(),
             duration_seconds: record.technical.as_ref().and_then(|technical| technical.duration_seconds),
+            has_cover: record.technical.as_ref().and_then(|technical| technical.has_cover),
             kind: facts.kind,
             sort_key: sort_key(&facts),
             title: facts.title.as_str().into(),
-            sort_title: facts.sort_title.as_str().into(),
+            stated_sort_title: (facts.sort_title != sort_title(&facts.title)).then(|| facts.sort_title.as_str().into()),
             year: facts.year,
-            series: series.zip(title).filter(|_| facts.series.is_some()),
-            season: facts.season,
-            episode: facts.episode,
-            last_episode: facts.last_episode,
-            artist: boxed(&facts.artist),
-            album: boxed(&facts.album),
-            disc: facts.disc,
-            track: facts.track,
+            of_series: None,
+            of_album: None,
             released_on: facts.released_on,
             genres: facts.genres.iter().take(MAX_GENRES).map(|genre| self.genres.acquire(genre)).collect(),
             people: facts.people.iter().take(MAX_PEOPLE).map(|person| self.people.acquire(person)).collect(),
             is_copy: false,
-        }
+        };
+        item.with_fields(of_series, of_album)
+    }
+
+    /// Another item in a folder, which probably has the same texts.
+    fn nearest(&self, folder: &str) -> Option<&IndexedItem> {
+        self.at(*self.folders.get(folder)?.slots.last()?)
     }
 
     /// Removes a file; returns its item.
     pub(super) fn remove(&mut self, folder: &str, name: &str) -> Option<ItemId> {
-        let slot = self.folders.get_mut(folder)?.slots.remove(name)?;
+        let items = self.folders.get_mut(folder)?;
+        let slot = items.slots.remove(items.find(&self.slots, name).ok()?);
         let id = self.slots[slot as usize].as_ref()?.id;
         if self.by_id.get(&id) == Some(&slot) {
             self.unlink(slot);
             self.by_id.remove(&id);
-            if let Some(next) = self.take_copy(id, None) {
+            let copies = self.copies.get(&id).into_iter().flatten().copied();
+            if let Some(next) = copies.min_by_key(|copy| self.place_of(*copy)) {
+                self.remove_copy(id, next);
                 self.by_id.insert(id, next);
                 if let Some(item) = &mut self.slots[next as usize] {
                     item.is_copy = false;
                 }
-                self.link(next, None);
+                self.link(next);
             }
         } else {
-            self.take_copy(id, Some(slot));
+            self.remove_copy(id, slot);
         }
         let item = self.slots[slot as usize].take()?;
+        self.artwork_stamp = self.artwork_stamp.wrapping_sub(item.artwork_hash());
         for genre in &item.genres {
             self.genres.release(*genre);
         }
@@ -168,39 +214,25 @@ impl CatalogueIndex {
         Some(id)
     }
 
-    /// Takes a copy from the list: this one, or any.
-    fn take_copy(&mut self, id: ItemId, slot: Option<u32>) -> Option<u32> {
-        let copies = self.copies.get_mut(&id)?;
-        let at =
-            slot.map_or(Some(copies.len().checked_sub(1)?), |slot| copies.iter().position(|copy| *copy == slot))?;
-        let taken = copies.swap_remove(at);
+    fn remove_copy(&mut self, id: ItemId, slot: u32) {
+        let Some(copies) = self.copies.get_mut(&id) else { return };
+        copies.retain(|copy| *copy != slot);
         if copies.is_empty() {
             self.copies.remove(&id);
         }
-        Some(taken)
     }
 
     /// Lets an item be found by words, and in its series.
-    fn link(&mut self, slot: u32, series_year: Option<u32>) {
+    fn link(&mut self, slot: u32) {
         let Some(item) = &self.slots[slot as usize] else { return };
         self.search.insert(slot, Field::Title, &item.title);
         self.search.insert(slot, Field::Context, &item.context());
         for person in &item.people {
             self.search.insert(slot, Field::People, self.people.get(*person));
         }
-        let Some((series, name)) = &item.series else { return };
-        let numbers = &mut self.series_numbers;
-        let search = &mut self.series_search;
-        let items = self.series.entry(*series).or_insert_with(|| {
-            let number = numbers.iter().position(Option::is_none).unwrap_or_else(|| {
-                numbers.push(None);
-                numbers.len() - 1
-            });
-            numbers[number] = Some(*series);
-            search.insert(number as u32, Field::Title, name);
-            SeriesItems { number: number as u32, name: name.clone(), slots: Vec::new(), year: series_year }
-        });
-        items.slots.push(slot);
+        if let Some((series, name)) = item.series() {
+            self.series.insert(*series, name, item.series_year(), slot);
+        }
     }
 
     fn unlink(&mut self, slot: u32) {
@@ -208,20 +240,19 @@ impl CatalogueIndex {
         let people = item.people.iter().map(|person| self.people.get(*person));
         let text = [&*item.title, &item.context()].into_iter().chain(people).collect::<Vec<_>>().join(" ");
         self.search.remove(slot, &text);
-        let Some((series, _)) = &item.series else { return };
-        let Some(items) = self.series.get_mut(series) else { return };
-        items.slots.retain(|other| *other != slot);
-        if items.slots.is_empty() {
-            self.series_search.remove(items.number, &items.name);
-            self.series_numbers[items.number as usize] = None;
-            self.series.remove(series);
+        if let Some((series, name)) = item.series() {
+            self.series.remove(*series, name, slot);
         }
     }
 
-    /// All items, each once, with their slots.
-    pub(super) fn items(&self) -> impl Iterator<Item = (u32, &IndexedItem)> {
-        let items = self.slots.iter().enumerate();
-        items.filter_map(|(slot, item)| Some((slot as u32, item.as_ref().filter(|item| !item.is_copy)?)))
+    /// All files with their slots, with those that are copies.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (u32, &IndexedItem)> {
+        self.slots.iter().enumerate().filter_map(|(slot, item)| Some((slot as u32, item.as_deref()?)))
+    }
+
+    /// The slots of all files with the content of an item, the one that stands for it first.
+    pub(super) fn slots_of(&self, id: ItemId) -> impl Iterator<Item = u32> {
+        self.by_id.get(&id).into_iter().chain(self.copies.get(&id).into_iter().flatten()).copied()
     }
 
     pub(super) fn by_id(&self, id: ItemId) -> Option<&IndexedItem> {
@@ -229,35 +260,35 @@ impl CatalogueIndex {
     }
 
     pub(super) fn at(&self, slot: u32) -> Option<&IndexedItem> {
-        self.slots.get(slot as usize)?.as_ref()
+        self.slots.get(slot as usize)?.as_deref()
     }
 
     /// The paths of all files with the content of an item.
     pub(super) fn paths(&self, id: ItemId) -> Vec<String> {
-        let copies = self.copies.get(&id).into_iter().flatten();
-        let slots = self.by_id.get(&id).into_iter().chain(copies);
-        slots.filter_map(|slot| Some(self.at(*slot)?.path())).collect()
+        self.slots_of(id).filter_map(|slot| Some(self.at(slot)?.path())).collect()
     }
 
     /// The file of that name in a folder.
     pub(super) fn file(&self, folder: &str, name: &str) -> Option<&IndexedItem> {
-        self.at(*self.folders.get(folder)?.slots.get(name)?)
+        let items = self.folders.get(folder)?;
+        self.at(items.slots[items.find(&self.slots, name).ok()?])
     }
 
     /// The names of all files in a folder.
     pub(super) fn names_in(&self, folder: &str) -> Vec<String> {
-        let items = self.folders.get(folder);
-        items.map(|items| items.slots.keys().map(|name| name.to_string()).collect()).unwrap_or_default()
+        self.files_in(folder).map(|item| item.name.to_string()).collect()
     }
 
     /// The folders with files at or below a path.
     pub(super) fn folders_below(&self, path: &str) -> Vec<String> {
-        let prefix = format!("{}/", path.trim_end_matches('/'));
-        let folders = self.folders.iter().filter(|(_, items)| !items.slots.is_empty()).map(|(folder, _)| folder);
-        folders
-            .filter(|folder| ***folder == *path || folder.starts_with(&prefix))
-            .map(|folder| folder.to_string())
-            .collect()
+        let folders = self.folders.iter().filter(|(_, items)| !items.slots.is_empty()).map(|(folder, _)| &**folder);
+        folders.filter(is_at_or_below(path)).map(str::to_owned).collect()
+    }
+
+    /// The folders at or below a path that have items, images, NFO files or playlists.
+    pub(super) fn all_folders_below(&self, path: &str) -> Vec<String> {
+        let folders = self.folders.keys().map(|folder| &**folder).chain(self.playlists.folders());
+        folders.filter(is_at_or_below(path)).map(str::to_owned).collect()
     }
 
     /// Whether a file was found not to be media, in this version.
@@ -269,29 +300,47 @@ impl CatalogueIndex {
         self.folders.entry(folder.into()).or_default().rejected.insert(name.into(), version);
     }
 
-    /// Stores the state of a folder's NFO files, and forgets what is gone; returns whether the state is another one.
-    pub(super) fn finish_folder(&mut self, folder: &str, nfo_stamp: u64, exists: impl Fn(&str) -> bool) -> bool {
-        let Some(items) = self.folders.get_mut(folder) else {
-            if nfo_stamp == 0 {
-                return false;
-            }
-            self.folders.insert(folder.into(), FolderItems { nfo_stamp, ..FolderItems::default() });
-            return true;
-        };
+    /// Stores the state of a folder's NFO files and its images, and forgets what is gone.
+    pub(super) fn finish_folder(
+        &mut self,
+        folder: &str,
+        nfo_stamp: u64,
+        images: FolderImages,
+        exists: impl Fn(&str) -> bool,
+    ) -> FolderChange {
+        let is_empty = nfo_stamp == 0 && images.is_empty();
+        if is_empty && !self.folders.contains_key(folder) {
+            return FolderChange::default();
+        }
+        let items = self.folders.entry(folder.into()).or_default();
         items.rejected.retain(|name, _| exists(name));
-        let is_changed = std::mem::replace(&mut items.nfo_stamp, nfo_stamp) != nfo_stamp;
-        if items.slots.is_empty() && items.rejected.is_empty() && nfo_stamp == 0 {
+        let has_other_nfo = std::mem::replace(&mut items.nfo_stamp, nfo_stamp) != nfo_stamp;
+        let images = (!images.is_empty()).then(|| Box::new(images));
+        let stamp = |images: &Option<Box<FolderImages>>| images.as_ref().map_or(0, |images| images.stamp());
+        let (former, current) = (stamp(&items.images), stamp(&images));
+        let has_other_images = former != current;
+        items.images = images;
+        self.artwork_stamp = self.artwork_stamp.wrapping_sub(former).wrapping_add(current);
+        if items.slots.is_empty() && items.rejected.is_empty() && is_empty {
             self.folders.remove(folder);
         }
-        is_changed
+        FolderChange { has_other_nfo, has_other_images }
     }
 
-    pub(super) fn series(&self) -> impl Iterator<Item = (&SeriesId, &SeriesItems)> {
-        self.series.iter()
+    /// Another one whenever the artwork of an item may be another one.
+    pub(super) fn artwork_stamp(&self) -> u64 {
+        self.artwork_stamp
     }
 
-    pub(super) fn series_by_id(&self, id: SeriesId) -> Option<&SeriesItems> {
-        self.series.get(&id)
+    /// The images in a folder.
+    pub(super) fn images(&self, folder: &str) -> Option<&FolderImages> {
+        self.folders.get(folder)?.images.as_deref()
+    }
+
+    /// The files in a folder.
+    pub(super) fn files_in(&self, folder: &str) -> impl Iterator<Item = &IndexedItem> {
+        let slots = self.folders.get(folder).into_iter().flat_map(|items| &items.slots);
+        slots.filter_map(|slot| self.at(*slot))
     }
 
     /// Slots of items found by a query, with their points.
@@ -299,10 +348,14 @@ impl CatalogueIndex {
         self.search.find(query)
     }
 
-    /// Series found by a query, with their points.
-    pub(super) fn search_series(&self, query: &str) -> Vec<(SeriesId, u32)> {
-        let found = self.series_search.find(query).into_iter();
-        found.filter_map(|(number, points)| Some(((*self.series_numbers.get(number as usize)?)?, points))).collect()
+    /// The folder of an album and the folders in it, as far as they have files.
+    pub(super) fn folders_of_album(&self, folder: &str) -> impl Iterator<Item = &str> {
+        // The character after `/` is `0`.
+        let (first, end) = (format!("{folder}/"), format!("{folder}0"));
+        let below = self.folders.range::<str, _>((Bound::Included(&*first), Bound::Excluded(&*end)));
+        let own = self.folders.get_key_value(folder);
+        let is_in = move |other: &&str| other.rsplit_once('/').is_some_and(|(above, _)| above == folder);
+        own.map(|(own, _)| &**own).into_iter().chain(below.map(|(other, _)| &**other).filter(is_in))
     }
 
     /// The first item that was not probed, at or after a slot.
@@ -313,37 +366,16 @@ impl CatalogueIndex {
             Some((slot as u32, item.path()))
         })
     }
-
-    /// The form of an item in a list, without progress.
-    pub(super) fn to_listed(&self, item: &IndexedItem) -> ListedItem {
-        let owned = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        ListedItem {
-            id: item.id,
-            kind: item.kind,
-            path: item.path(),
-            title: item.title.to_string(),
-            sort_title: item.sort_title.to_string(),
-            year: item.year,
-            series: item.series.as_ref().map(|(id, name)| (*id, name.to_string())),
-            season: item.season,
-            episode: item.episode,
-            last_episode: item.last_episode,
-            artist: owned(&item.artist),
-            album: owned(&item.album),
-            disc: item.disc,
-            track: item.track,
-            released_on: item.released_on,
-            genres: item.genres.iter().map(|genre| self.genres.get(*genre).to_owned()).collect(),
-            duration_seconds: item.duration_seconds,
-            size_bytes: item.size_bytes,
-            added_ms: item.added_ms,
-            progress: None,
-        }
-    }
 }
 
-impl SeriesItems {
-    pub(super) fn name(&self) -> &str {
-        &self.name
+fn is_at_or_below(path: &str) -> impl Fn(&&str) -> bool {
+    let prefix = format!("{}/", path.trim_end_matches('/'));
+    move |folder| format!("{folder}/").starts_with(&prefix)
+}
+
+impl FolderItems {
+    /// The place of a file's slot, or where it would be.
+    fn find(&self, items: &[Option<Box<IndexedItem>>], name: &str) -> Result<usize, usize> {
+        self.slots.binary_search_by(|slot| items[*slot as usize].as_ref().map_or("", |item| &item.name).cmp(name))
     }
 }

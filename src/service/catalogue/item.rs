@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use super::artwork::ArtworkVersions;
+use super::view::IndexView;
 use crate::domain::catalogue::fold::fold;
-use crate::domain::catalogue::{Facts, ItemKind};
+use crate::domain::catalogue::{AlbumId, Facts, ItemKind};
+pub use crate::domain::catalogue::{ItemId, SeriesId};
+use crate::domain::hash_to_u64;
 use crate::domain::progress::ProgressRecord;
 use jiff::civil::Date;
 
@@ -13,51 +17,6 @@ pub(super) const MAX_PEOPLE: usize = 32;
 
 /// Longest key by which items are sorted, bytes.
 const MAX_SORT_KEY_BYTES: usize = 160;
-
-/// Identity of an item by content: that of watch progress, so it survives renames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ItemId(u128);
-
-impl ItemId {
-    /// By a fingerprint, `f_` and 32 hex digits.
-    pub fn parse(text: &str) -> Option<Self> {
-        parse_hex(text.strip_prefix("f_")?).map(Self)
-    }
-}
-
-impl std::fmt::Display for ItemId {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "f_{:032x}", self.0)
-    }
-}
-
-/// Identity of a series: its name, and the year in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SeriesId(u128);
-
-impl SeriesId {
-    pub(super) fn new(name: &str, year: Option<u32>) -> Self {
-        let year = year.map_or(String::new(), |year| year.to_string());
-        let hash = blake3::hash(format!("{} {year}", fold(name)).as_bytes());
-        Self(u128::from_be_bytes(hash.as_bytes()[..16].try_into().expect("16 of 32 bytes")))
-    }
-
-    /// `s_` and 32 hex digits.
-    pub fn parse(text: &str) -> Option<Self> {
-        parse_hex(text.strip_prefix("s_")?).map(Self)
-    }
-}
-
-impl std::fmt::Display for SeriesId {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "s_{:032x}", self.0)
-    }
-}
-
-fn parse_hex(text: &str) -> Option<u128> {
-    let is_hex = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    is_hex.then(|| u128::from_str_radix(text, 16).ok())?
-}
 
 /// One file of the library in memory.
 pub(super) struct IndexedItem {
@@ -71,20 +30,19 @@ pub(super) struct IndexedItem {
     pub nfo_stamp: u64,
     pub is_probed: bool,
     pub duration_seconds: Option<f64>,
+    /// Whether a cover is embedded; None until it was probed.
+    pub has_cover: Option<bool>,
     pub kind: ItemKind,
     pub title: Box<str>,
-    pub sort_title: Box<str>,
+    /// None if it is the title without its article.
+    pub stated_sort_title: Option<Box<str>>,
     /// Items by title: episodes by series and number, music by artist, album and number.
     pub sort_key: Box<str>,
     pub year: Option<u32>,
-    pub series: Option<(SeriesId, Box<str>)>,
-    pub season: Option<u32>,
-    pub episode: Option<u32>,
-    pub last_episode: Option<u32>,
-    pub artist: Option<Box<str>>,
-    pub album: Option<Box<str>>,
-    pub disc: Option<u32>,
-    pub track: Option<u32>,
+    /// None of what is not an episode.
+    pub of_series: Option<Box<SeriesFields>>,
+    /// None of what has no artist and no album.
+    pub of_album: Option<Box<AlbumFields>>,
     pub released_on: Option<Date>,
     /// Numbers of pooled texts.
     pub genres: Box<[u32]>,
@@ -93,15 +51,98 @@ pub(super) struct IndexedItem {
     pub is_copy: bool,
 }
 
+/// The fields of an episode.
+#[derive(Default, PartialEq)]
+pub(super) struct SeriesFields {
+    pub series: Option<(SeriesId, Arc<str>)>,
+    /// The year in the name of its series.
+    pub series_year: Option<u32>,
+    pub season: Option<u32>,
+    pub episode: Option<u32>,
+    pub last_episode: Option<u32>,
+}
+
+/// The fields of music, and of audiobooks.
+#[derive(Default, PartialEq)]
+pub(super) struct AlbumFields {
+    pub artist: Option<Arc<str>>,
+    pub album: Option<Arc<str>>,
+    /// The identity of its album, or of the book of which it is a part.
+    pub album_id: Option<AlbumId>,
+    pub disc: Option<u32>,
+    pub track: Option<u32>,
+}
+
 impl IndexedItem {
+    /// The item with the fields of its kind; those without a value take no memory.
+    pub(super) fn with_fields(self, series: SeriesFields, album: AlbumFields) -> Self {
+        let of_series = (series != SeriesFields::default()).then(|| Box::new(series));
+        let of_album = (album != AlbumFields::default()).then(|| Box::new(album));
+        Self { of_series, of_album, ..self }
+    }
+
+    pub(super) fn series(&self) -> Option<&(SeriesId, Arc<str>)> {
+        self.of_series.as_ref()?.series.as_ref()
+    }
+
+    pub(super) fn series_year(&self) -> Option<u32> {
+        self.of_series.as_ref()?.series_year
+    }
+
+    pub(super) fn season(&self) -> Option<u32> {
+        self.of_series.as_ref()?.season
+    }
+
+    pub(super) fn episode(&self) -> Option<u32> {
+        self.of_series.as_ref()?.episode
+    }
+
+    pub(super) fn last_episode(&self) -> Option<u32> {
+        self.of_series.as_ref()?.last_episode
+    }
+
+    pub(super) fn artist(&self) -> Option<&Arc<str>> {
+        self.of_album.as_ref()?.artist.as_ref()
+    }
+
+    pub(super) fn album(&self) -> Option<&Arc<str>> {
+        self.of_album.as_ref()?.album.as_ref()
+    }
+
+    pub(super) fn album_id(&self) -> Option<AlbumId> {
+        self.of_album.as_ref()?.album_id
+    }
+
+    pub(super) fn disc(&self) -> Option<u32> {
+        self.of_album.as_ref()?.disc
+    }
+
+    pub(super) fn track(&self) -> Option<u32> {
+        self.of_album.as_ref()?.track
+    }
+
+    pub(super) fn sort_title(&self) -> &str {
+        self.stated_sort_title.as_deref().unwrap_or_else(|| crate::domain::catalogue::sort_title(&self.title))
+    }
+
     pub(super) fn path(&self) -> String {
         join_path(&self.folder, &self.name)
     }
 
+    /// Another one if its own artwork may be another one.
+    pub(super) fn artwork_hash(&self) -> u64 {
+        let mut hasher = blake3::Hasher::new();
+        for text in [&self.folder, &*self.name, &*self.title, &*self.id.to_string()] {
+            hasher.update(text.as_bytes()).update(&[0]);
+        }
+        hasher.update(&[self.has_cover.map_or(2, u8::from)]);
+        hash_to_u64(hasher.finalize())
+    }
+
     /// The text by which it is found, beside its title and people.
     pub(super) fn context(&self) -> String {
-        let series = self.series.as_ref().map(|(_, name)| name);
-        let parts = [series, self.artist.as_ref(), self.album.as_ref()];
+        let series = self.series().map(|(_, name)| name);
+        let parts = [series, self.artist(), self.album()];
         parts.into_iter().flatten().map(|part| &**part).collect::<Vec<_>>().join(" ")
     }
 }
@@ -157,6 +198,7 @@ pub struct ListedItem {
     pub last_episode: Option<u32>,
     pub artist: Option<String>,
     pub album: Option<String>,
+    pub album_id: Option<AlbumId>,
     pub disc: Option<u32>,
     pub track: Option<u32>,
     pub released_on: Option<Date>,
@@ -165,5 +207,37 @@ pub struct ListedItem {
     pub duration_seconds: Option<f64>,
     pub size_bytes: u64,
     pub added_ms: i64,
+    pub artwork: ArtworkVersions,
     pub progress: Option<ProgressRecord>,
+}
+
+impl IndexView<'_> {
+    /// The form of an item in a list, without progress.
+    pub(super) fn to_listed(self, item: &IndexedItem) -> ListedItem {
+        let owned = |text: Option<&Arc<str>>| text.map(|text| text.to_string());
+        ListedItem {
+            id: item.id,
+            kind: item.kind,
+            path: item.path(),
+            title: item.title.to_string(),
+            sort_title: item.sort_title().to_owned(),
+            year: item.year,
+            series: item.series().map(|(id, name)| (*id, name.to_string())),
+            season: item.season(),
+            episode: item.episode(),
+            last_episode: item.last_episode(),
+            artist: owned(item.artist()),
+            album: owned(item.album()),
+            album_id: item.album_id(),
+            disc: item.disc(),
+            track: item.track(),
+            released_on: item.released_on,
+            genres: item.genres.iter().map(|genre| self.genres().get(*genre).to_owned()).collect(),
+            duration_seconds: item.duration_seconds,
+            size_bytes: item.size_bytes,
+            added_ms: item.added_ms,
+            artwork: self.artwork_versions(item),
+            progress: None,
+        }
+    }
 }

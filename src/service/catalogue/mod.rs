@@ -3,30 +3,54 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::error::{Code, Error, Result};
 use crate::store::Store;
 
+mod albums;
+mod artists;
+mod artwork;
+mod audio_groups;
+mod book_parts;
+mod books;
+mod channel_items;
 mod details;
+mod idle;
 mod index;
 mod item;
+mod next_up;
+mod page;
+mod playlists;
 mod pool;
 mod probing;
 mod query;
 mod record;
 mod scan;
 mod search;
+mod seasons;
 mod series;
+mod series_index;
+mod similar;
 mod titles;
+mod view;
 
+pub use albums::{AlbumDetails, AlbumFilter, ListedAlbum};
+pub use artists::ListedArtist;
+pub use artwork::{Artwork, ArtworkSource, ArtworkVersions};
+pub use audio_groups::AudioSummary;
+pub use books::ListedBook;
 pub use details::ItemDetails;
+pub use idle::IdleTime;
 pub use item::{ItemId, ListedItem, SeriesId};
-pub use query::{DEFAULT_LIMIT, ItemFilter, ItemPage, MAX_LIMIT, SortOrder};
+pub use next_up::NextUp;
+pub use page::Page;
+pub use playlists::PlaylistSummary;
+pub use query::{DEFAULT_LIMIT, ItemFilter, MAX_LIMIT, SortOrder};
 pub use record::Technical;
 pub use scan::start;
 pub use search::{MAX_QUERY_BYTES, MAX_SEARCH_RESULTS, PersonResult, SearchResults};
-pub use series::{SeriesDetails, SeriesPage, SeriesSummary};
+pub use series::{SeasonDetails, SeriesDetails, SeriesSummary};
 
 use index::CatalogueIndex;
 
@@ -39,6 +63,8 @@ pub struct Catalogue {
     index: RwLock<CatalogueIndex>,
     pending: Mutex<PendingFolders>,
     work_arrived: Notify,
+    /// Marked as changed after a change of items.
+    items_changed: watch::Sender<()>,
 }
 
 /// Folders that changed, and where the first scan of the roots is.
@@ -53,7 +79,13 @@ struct PendingFolders {
 
 impl Catalogue {
     pub fn new(store: Store) -> Self {
-        Self { store, index: RwLock::default(), pending: Mutex::default(), work_arrived: Notify::new() }
+        Self {
+            store,
+            index: RwLock::default(),
+            pending: Mutex::default(),
+            work_arrived: Notify::new(),
+            items_changed: watch::Sender::default(),
+        }
     }
 
     /// Reads folders again, in the background: files in them were added, removed or changed.
@@ -72,6 +104,13 @@ impl Catalogue {
     /// before are read as well, because they may be gone.
     pub fn update_root(&self, root: &str, folders: impl IntoIterator<Item = String>) {
         self.lock_pending().reported_roots.insert(root.to_owned());
+        self.update_folders(folders);
+    }
+
+    /// Takes a root that was removed: its items leave the catalogue, unless they are in another root.
+    pub fn remove_root(&self, root: &str) {
+        self.lock_pending().reported_roots.remove(root);
+        let folders = self.read_index().all_folders_below(root);
         self.update_folders(folders);
     }
 

@@ -1,16 +1,20 @@
 //! Items listed: filtered, sorted, page by page.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
 
 use super::Catalogue;
-use super::index::CatalogueIndex;
 use super::item::{IndexedItem, ItemId, ListedItem, SeriesId};
+use super::page::Page;
+use super::view::IndexView;
+use crate::domain::access::Principal;
+use crate::domain::catalogue::fold::fold;
 use crate::domain::catalogue::{ItemKind, SortKey, WatchedFilter};
 use crate::domain::progress::ProgressStatus;
+use crate::domain::visibility::VisiblePaths;
 use crate::error::{Error, Result};
 use crate::service::Service;
 use crate::service::progress::ItemProgress;
@@ -31,6 +35,8 @@ pub struct ItemFilter {
     pub years: Option<(u32, u32)>,
     pub person: Option<String>,
     pub series: Option<SeriesId>,
+    /// In this folder or below it.
+    pub folder: Option<String>,
     /// Added at or after this time, ms since 1970.
     pub added_since_ms: Option<i64>,
     pub watched: Option<WatchedFilter>,
@@ -41,14 +47,6 @@ pub struct ItemFilter {
 pub struct SortOrder {
     pub key: SortKey,
     pub is_descending: bool,
-}
-
-/// One page of items.
-pub struct ItemPage {
-    pub items: Vec<ListedItem>,
-    /// Items that match, on all pages.
-    pub total: usize,
-    pub next_cursor: Option<String>,
 }
 
 /// The value by which an item is sorted.
@@ -68,15 +66,16 @@ impl Service {
     /// `VALIDATION_ERROR` for an invalid cursor; `INTERNAL` for a record of progress that cannot be read.
     pub fn list_items(
         &self,
-        user_id: &str,
+        user: &Principal,
         filter: &ItemFilter,
         order: SortOrder,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<ItemPage> {
-        let progress = if filter.watched.is_some() { self.progress_of_items(user_id) } else { HashMap::new() };
-        let mut page = self.catalogue.page(filter, &progress, order, cursor, limit)?;
-        self.add_progress(user_id, &mut page.items)?;
+    ) -> Result<Page<ListedItem>> {
+        let progress = if filter.watched.is_some() { self.progress_of_items(&user.user_id) } else { HashMap::new() };
+        let paths = self.library.visible_paths(&user.visibility);
+        let mut page = self.catalogue.page(&paths, filter, &progress, order, cursor, limit)?;
+        self.add_progress(&user.user_id, &mut page.entries)?;
         Ok(page)
     }
 
@@ -84,6 +83,7 @@ impl Service {
     pub(super) fn progress_of_items(&self, user_id: &str) -> HashMap<Arc<str>, ItemProgress> {
         let mut progress = self.books.item_progress(user_id);
         progress.extend(self.progress.item_progress(user_id));
+        progress.extend(self.progress_of_parts(user_id));
         progress
     }
 
@@ -92,7 +92,7 @@ impl Service {
     /// # Errors
     /// `INTERNAL` for a record that cannot be read.
     pub(super) fn add_progress(&self, user_id: &str, items: &mut [ListedItem]) -> Result<()> {
-        for item in items {
+        for item in items.iter_mut() {
             let id = item.id.to_string();
             let record = match self.progress.record(user_id, &id)? {
                 None if item.kind == ItemKind::Audiobook => self.books.record(user_id, &id)?,
@@ -100,22 +100,40 @@ impl Service {
             };
             item.progress = record;
         }
-        Ok(())
+        self.add_part_progress(user_id, items)
     }
 }
 
 impl Catalogue {
+    /// The genres of items of these kinds, or of all, with the number of items, by name.
+    pub fn genres(&self, paths: &VisiblePaths, kinds: &[ItemKind]) -> Vec<(String, usize)> {
+        let index = self.read_index();
+        let index = index.seen_in(paths);
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        for (_, item) in index.items().filter(|(_, item)| kinds.is_empty() || kinds.contains(&item.kind)) {
+            for genre in &item.genres {
+                *counts.entry(*genre).or_default() += 1;
+            }
+        }
+        let mut genres: Vec<_> =
+            counts.into_iter().map(|(genre, count)| (index.genres().get(genre).to_owned(), count)).collect();
+        genres.sort_by_cached_key(|(name, _)| fold(name));
+        genres
+    }
+
     pub(super) fn page(
         &self,
+        paths: &VisiblePaths,
         filter: &ItemFilter,
         progress: &HashMap<Arc<str>, ItemProgress>,
         order: SortOrder,
         cursor: Option<&str>,
         limit: usize,
-    ) -> Result<ItemPage> {
+    ) -> Result<Page<ListedItem>> {
         let cursor = cursor.map(Cursor::parse).transpose()?;
         let index = self.read_index();
-        let matcher = Matcher::new(&index, filter, progress);
+        let index = index.seen_in(paths);
+        let matcher = Matcher::new(index, filter, progress);
         let (mut total, mut rest) = (0, Vec::new());
         let compare = |a: &OrderedPlace<'_>, b: &OrderedPlace<'_>| {
             if order.is_descending { b.cmp(a) } else { a.cmp(b) }
@@ -135,8 +153,8 @@ impl Catalogue {
         }
         rest.sort_unstable_by(|a, b| compare(&a.0, &b.0));
         let next_cursor = rest.last().filter(|_| has_more).map(|(place, _)| Cursor::format(place));
-        let items = rest.iter().filter_map(|(_, slot)| Some(index.to_listed(index.at(*slot)?))).collect();
-        Ok(ItemPage { items, total, next_cursor })
+        let entries = rest.iter().filter_map(|(_, slot)| Some(index.to_listed(index.at(*slot)?))).collect();
+        Ok(Page { entries, total, next_cursor })
     }
 }
 
@@ -149,7 +167,7 @@ fn sort_value(item: &IndexedItem, key: SortKey) -> SortValue<'_> {
 }
 
 /// A filter with its texts found.
-struct Matcher<'a> {
+pub(super) struct Matcher<'a> {
     filter: &'a ItemFilter,
     genres: Option<Vec<u32>>,
     people: Option<Vec<u32>>,
@@ -157,22 +175,27 @@ struct Matcher<'a> {
 }
 
 impl<'a> Matcher<'a> {
-    fn new(index: &CatalogueIndex, filter: &'a ItemFilter, progress: &'a HashMap<Arc<str>, ItemProgress>) -> Self {
-        let genres = filter.genre.as_ref().map(|genre| index.genres.find_folded(genre));
-        let people = filter.person.as_ref().map(|person| index.people.find_folded(person));
+    pub(super) fn new(
+        index: IndexView<'_>,
+        filter: &'a ItemFilter,
+        progress: &'a HashMap<Arc<str>, ItemProgress>,
+    ) -> Self {
+        let genres = filter.genre.as_ref().map(|genre| index.genres().find_folded(genre));
+        let people = filter.person.as_ref().map(|person| index.people().find_folded(person));
         Self { filter, genres, people, progress }
     }
 
-    fn matches(&self, item: &IndexedItem) -> bool {
+    pub(super) fn matches(&self, item: &IndexedItem) -> bool {
         let filter = self.filter;
         let has_any = |found: &Option<Vec<u32>>, own: &[u32]| {
             found.as_ref().is_none_or(|found| own.iter().any(|number| found.contains(number)))
         };
-        let is_of_series = |series: SeriesId| item.series.as_ref().is_some_and(|(own, _)| *own == series);
+        let is_of_series = |series: SeriesId| item.series().is_some_and(|(own, _)| *own == series);
         let is_of_years = |(first, last): (u32, u32)| item.year.is_some_and(|year| (first..=last).contains(&year));
         (filter.kinds.is_empty() || filter.kinds.contains(&item.kind))
             && filter.years.is_none_or(is_of_years)
             && filter.series.is_none_or(is_of_series)
+            && filter.folder.as_ref().is_none_or(|folder| is_below(&item.folder, folder))
             && filter.added_since_ms.is_none_or(|since| item.added_ms >= since)
             && has_any(&self.genres, &item.genres)
             && has_any(&self.people, &item.people)
@@ -187,6 +210,11 @@ impl<'a> Matcher<'a> {
             WatchedFilter::Watched => status == Some(ProgressStatus::Completed),
         }
     }
+}
+
+/// Whether `folder` is `top` or below it.
+pub(super) fn is_below(folder: &str, top: &str) -> bool {
+    folder.strip_prefix(top.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The last item of a page.

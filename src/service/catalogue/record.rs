@@ -44,6 +44,9 @@ pub struct Technical {
     #[serde(rename = "audio")]
     pub audio_codecs: Vec<String>,
     pub tags: Tags,
+    /// Whether an image is embedded; None in records of earlier probes.
+    #[serde(rename = "cover", default, skip_serializing_if = "Option::is_none")]
+    pub has_cover: Option<bool>,
 }
 
 impl Technical {
@@ -52,6 +55,7 @@ impl Technical {
             duration_seconds: media.duration_seconds,
             container: media.container.as_str().to_owned(),
             tags: bounded_tags(&media.tags),
+            has_cover: Some(media.cover_stream().is_some()),
             ..Self::default()
         };
         for stream in &media.streams {

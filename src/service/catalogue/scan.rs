@@ -6,11 +6,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::StreamExt;
 
+use super::artwork::{FolderImages, MAX_FOLDER_IMAGES};
 use super::index::FilePlace;
 use super::item::{ItemId, join_path};
+use super::playlists::{PlaylistFile, update_playlists};
 use super::record::{ChosenTitle, ItemRecord};
-use super::{Catalogue, probing};
+use super::{Catalogue, idle, probing};
+use crate::domain::catalogue::artwork::{is_artwork, media_stems};
 use crate::domain::catalogue::names::Names;
+use crate::domain::catalogue::playlist_file::is_playlist_name;
 use crate::domain::library::kind_from_name;
 use crate::engine::folder::{EntryHint, EntryTarget};
 use crate::engine::source::{Roots, SourceFile};
@@ -38,6 +42,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Default)]
 struct ItemChanges {
     ids: BTreeSet<ItemId>,
+    has_other_playlists: bool,
 }
 
 /// A folder as it is on disk now.
@@ -45,6 +50,8 @@ struct FolderContent {
     media: Vec<MediaFile>,
     /// Changes with every NFO file that may describe one of its files; 0 without any.
     nfo_stamp: u64,
+    images: FolderImages,
+    playlists: Vec<PlaylistFile>,
     subfolders: Vec<String>,
 }
 
@@ -111,12 +118,17 @@ impl ItemChanges {
     }
 
     fn publish(&mut self, service: &Service) {
-        let ids = std::mem::take(&mut self.ids);
+        let Self { ids, has_other_playlists } = std::mem::take(self);
+        if has_other_playlists {
+            service.channels.notify_library_change();
+        }
         if ids.is_empty() {
             return;
         }
         let item_ids = (ids.len() <= MAX_EVENT_ITEMS).then(|| ids.iter().map(ItemId::to_string).collect());
+        service.catalogue.items_changed.send_replace(());
         service.events.publish(None, EventContent::Items { item_ids });
+        service.channels.notify_library_change();
     }
 }
 
@@ -145,11 +157,15 @@ async fn load(service: &Arc<Service>) {
 
 async fn read_folder(service: &Arc<Service>, folder: &str, changes: &mut ItemChanges) -> Result<()> {
     let catalogue = &service.catalogue;
-    let root = service.library.roots().locate(folder)?.root_index;
     let (roots, path) = (service.library.roots().clone(), folder.to_owned());
-    let content = match service.library.run_with_deadline(root, move || FolderContent::read(&roots, &path)).await {
+    let reading = async {
+        let root = roots.locate(folder)?.root_index;
+        let roots = roots.clone();
+        service.library.run_with_deadline(root, move || FolderContent::read(&roots, &path)).await
+    };
+    let content = match reading.await {
         Ok(content) => content,
-        // The folder is gone, or links out of the root now.
+        // The folder is gone, or links out of the root now, or its root was removed.
         Err(fault) if matches!(fault.code, Code::NotFound | Code::Forbidden) => FolderContent::empty(),
         Err(fault) => return Err(fault),
     };
@@ -166,10 +182,16 @@ async fn read_folder(service: &Arc<Service>, folder: &str, changes: &mut ItemCha
     let exists = |name: &str| content.media.iter().any(|file| file.name == name);
     let known = catalogue.read_index().names_in(folder);
     for name in known.iter().filter(|name| !exists(name)) {
-        remove_file(catalogue, folder, name, changes).await;
+        remove_file(service, folder, name, changes).await;
     }
-    let is_changed = catalogue.write_index().finish_folder(folder, stamp, exists);
-    if is_changed {
+    changes.has_other_playlists |= update_playlists(service, folder, &content.playlists).await?;
+    let changed = catalogue.write_index().finish_folder(folder, stamp, content.images, exists);
+    if changed.has_other_images {
+        let index = catalogue.read_index();
+        let below = content.subfolders.iter().map(String::as_str).chain([folder]);
+        below.flat_map(|folder| index.files_in(folder)).for_each(|item| changes.add(Some(item.id)));
+    }
+    if changed.has_other_nfo {
         // Their episodes may be described by the NFO file of the series here.
         let known: Vec<String> = content
             .subfolders
@@ -181,11 +203,25 @@ async fn read_folder(service: &Arc<Service>, folder: &str, changes: &mut ItemCha
     Ok(())
 }
 
-async fn remove_file(catalogue: &Catalogue, folder: &str, name: &str, changes: &mut ItemChanges) {
+async fn remove_file(service: &Service, folder: &str, name: &str, changes: &mut ItemChanges) {
+    let (catalogue, path) = (&service.catalogue, join_path(folder, name));
     let removed = catalogue.write_index().remove(folder, name);
     changes.add(removed);
-    if let Err(fault) = catalogue.store.delete(Tree::Catalogue, &join_path(folder, name)).await {
+    if let Err(fault) = catalogue.store.delete(Tree::Catalogue, &path).await {
         tracing::warn!(%fault, media.path = folder, "a removed file stays in the stored catalogue");
+    }
+    if let Some(id) = removed {
+        show_progress_at_copy(service, id, &path).await;
+    }
+}
+
+/// Moves progress from a removed file to another one with the same content, so that lists name a file that exists.
+async fn show_progress_at_copy(service: &Service, id: ItemId, gone: &str) {
+    let Some(copy) = service.catalogue.read_index().paths(id).into_iter().next() else { return };
+    for collection in [&service.progress, &service.books] {
+        if let Err(fault) = collection.leave_path(&id.to_string(), gone, &copy).await {
+            tracing::warn!(%fault, media.path = copy, "progress stays at the path of a removed file");
+        }
     }
 }
 
@@ -206,7 +242,7 @@ async fn update_file(service: &Arc<Service>, folder: &str, file: &MediaFile, sta
     }
     let started = Instant::now();
     let updated = read_file(service, folder, file, stamp).await;
-    if probing::is_busy(service) {
+    if idle::is_busy(service) {
         tokio::time::sleep((started.elapsed() * BUSY_PAUSE).min(MAX_PAUSE)).await;
     }
     updated
@@ -272,26 +308,37 @@ async fn open(service: &Service, path: &str) -> Result<Option<OpenedFile>> {
 
 impl FolderContent {
     fn empty() -> Self {
-        Self { media: Vec::new(), nfo_stamp: 0, subfolders: Vec::new() }
+        Self {
+            media: Vec::new(),
+            nfo_stamp: 0,
+            images: FolderImages::default(),
+            playlists: Vec::new(),
+            subfolders: Vec::new(),
+        }
     }
 
     /// Reads a folder. Blocks on the file system.
     fn read(roots: &Roots, folder: &str) -> Result<Self> {
         let open = roots.open_folder(folder)?;
         let mut content = Self::empty();
-        let mut nfo_files = Vec::new();
-        for (name, hint) in open.list_entries()? {
+        let (mut nfo_files, mut images) = (Vec::new(), Vec::new());
+        let entries = open.list_entries()?;
+        let stems = media_stems(entries.iter().map(|(name, _)| name.as_str()));
+        for (name, hint) in entries {
             let kind = kind_from_name(&name);
             let is_nfo = name.len() > 4 && name.to_ascii_lowercase().ends_with(".nfo");
+            let is_image = images.len() < MAX_FOLDER_IMAGES && is_artwork(&name, &stems);
             if hint == EntryHint::Folder {
                 content.subfolders.push(join_path(folder, &name));
-            } else if (kind.is_some() || is_nfo)
+            } else if (kind.is_some() || is_nfo || is_image || is_playlist_name(&name))
                 && let Some(EntryTarget::File { size_bytes, modified }) = open.resolve_entry(&name)
             {
                 let modified_ns = to_nanoseconds(modified);
                 match kind {
                     Some(_) => content.media.push(MediaFile { name, size_bytes, modified_ns }),
-                    None => nfo_files.push((name, size_bytes, modified_ns)),
+                    None if is_nfo => nfo_files.push((name, size_bytes, modified_ns)),
+                    None if is_image => images.push((name, size_bytes, modified_ns)),
+                    None => content.playlists.push(PlaylistFile { name, version: (size_bytes, modified_ns) }),
                 }
             }
         }
@@ -303,6 +350,7 @@ impl FolderContent {
             nfo_files.push(("../tvshow.nfo".to_owned(), size_bytes, to_nanoseconds(modified)));
         }
         content.nfo_stamp = stamp_of(nfo_files);
+        content.images = FolderImages::new(images);
         Ok(content)
     }
 }
@@ -326,8 +374,7 @@ fn stamp_of(mut nfo_files: Vec<(String, u64, i64)>) -> u64 {
 /// The names of a path below its root; None outside the roots.
 pub(super) fn parse_names(roots: &Roots, path: &str) -> Option<Names> {
     let located = roots.locate(path).ok()?;
-    let root = roots.list()[located.root_index].path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-    Some(Names::parse(root, located.relative_path.to_str()?, kind_from_name(path)?))
+    Some(Names::parse(roots.stated_name(located.root_index)?, located.relative_path.to_str()?, kind_from_name(path)?))
 }
 
 pub(super) fn split_path(path: &str) -> (&str, &str) {

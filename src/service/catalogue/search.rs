@@ -1,12 +1,17 @@
 //! Search: items, series, people, channels and guide entries by words.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::item::ListedItem;
+use super::albums::ListedAlbum;
+use super::books::ListedBook;
+use super::item::{IndexedItem, ListedItem};
 use super::series::{SeriesSummary, summarize};
+use super::view::IndexView;
+use crate::domain::access::Principal;
 use crate::domain::catalogue::fold::words;
+use crate::domain::catalogue::{AlbumId, ItemKind};
 use crate::domain::channel::Channel;
 use crate::domain::guide::Airing;
 use crate::domain::time::WallMs;
@@ -33,6 +38,10 @@ const MAX_QUERY_WORDS: usize = 8;
 pub struct SearchResults {
     pub items: Vec<ListedItem>,
     pub series: Vec<SeriesSummary>,
+    /// Albums all of whose tracks were found.
+    pub albums: Vec<ListedAlbum>,
+    /// Books of which a file was found.
+    pub books: Vec<ListedBook>,
     pub people: Vec<PersonResult>,
     pub channels: Vec<Arc<Channel>>,
     /// By start; of each channel, the next airing of a title.
@@ -52,53 +61,105 @@ impl Service {
     /// `INTERNAL` for a record of progress that cannot be read.
     pub async fn search(
         self: &Arc<Self>,
-        user_id: &str,
+        user: &Principal,
         query: &str,
         limit: usize,
         channels: Vec<Arc<Channel>>,
     ) -> Result<SearchResults> {
-        let (service, user_id, query) = (self.clone(), user_id.to_owned(), query.to_owned());
-        let search = tokio::task::spawn_blocking(move || service.search_blocking(&user_id, &query, limit, channels));
+        let (service, user, query) = (self.clone(), user.clone(), query.to_owned());
+        let search = tokio::task::spawn_blocking(move || service.search_blocking(&user, &query, limit, channels));
         search.await.map_err(Error::internal)?
     }
 
     fn search_blocking(
         &self,
-        user_id: &str,
+        user: &Principal,
         query: &str,
         limit: usize,
         channels: Vec<Arc<Channel>>,
     ) -> Result<SearchResults> {
-        let progress = self.progress_of_items(user_id);
-        let (mut items, series, people) = {
-            let index = self.catalogue.read_index();
-            let mut found: Vec<_> = index
-                .search_items(query)
-                .into_iter()
-                .filter_map(|(slot, points)| Some((points, index.at(slot)?)))
-                .collect();
+        let progress = self.progress_of_items(&user.user_id);
+        let (mut items, series, people, albums, mut books) = {
+            let (paths, index) = (self.library.visible_paths(&user.visibility), self.catalogue.read_index());
+            let index = index.seen_in(&paths);
+            let mut found = index.search_items(query);
             // Of equal matches, shorter titles match more of their words.
             found.sort_unstable_by_key(|(points, item)| (Reverse(*points), item.title.len(), &item.sort_key, item.id));
+            let albums = find_albums(index, &found, limit);
+            let (books, parts) = find_books(index, &found, limit);
+            // A part of a book is not listed by itself.
+            found.retain(|(_, item)| item.album_id().is_none_or(|id| !parts.contains_key(&id)));
             let items: Vec<ListedItem> = found.into_iter().take(limit).map(|(_, item)| index.to_listed(item)).collect();
             let mut found = index.search_series(query);
             found.sort_unstable_by_key(|(id, points)| (Reverse(*points), *id));
             let series = found.into_iter().take(limit);
-            let series = series.filter_map(|(id, _)| Some(summarize(&index, id, index.series_by_id(id)?, &progress)));
-            let people = index
-                .people
-                .search(query, limit)
-                .into_iter()
-                .map(|(number, item_count)| PersonResult { name: index.people.get(number).to_owned(), item_count });
-            (items, series.collect(), people.collect())
+            let series = series.filter_map(|(id, _)| Some(summarize(index, id, index.series(id)?, &progress)));
+            let people = index.search_people(query, limit).into_iter();
+            let people = people.map(|(name, item_count)| PersonResult { name: name.to_owned(), item_count });
+            (items, series.collect(), people.collect(), albums, books)
         };
-        self.add_progress(user_id, &mut items)?;
+        self.add_progress(&user.user_id, &mut items)?;
+        self.add_book_progress(&user.user_id, &mut books)?;
         let query: Vec<String> = words(query).take(MAX_QUERY_WORDS).collect();
         let guide = search_guide(&query, limit, &channels, self.clock.now_ms());
         let mut channels = channels;
         channels.retain(|channel| matches(&query, &channel.settings.name));
         channels.truncate(limit);
-        Ok(SearchResults { items, series, people, channels, guide })
+        Ok(SearchResults { items, series, albums, books, people, channels, guide })
     }
+}
+
+/// Found files with their points, the best first.
+type Found<'a> = [(u32, &'a IndexedItem)];
+
+/// The albums all of whose tracks were found: those have its title and artist in common.
+fn find_albums(index: IndexView<'_>, found: &Found<'_>, limit: usize) -> Vec<ListedAlbum> {
+    let ids = found_albums(found);
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    let mut groups = index.audio_groups(ItemKind::Music);
+    let albums = ids.into_iter().filter_map(|(id, count)| {
+        let files =
+            groups.remove(&id).filter(|files| files.iter().filter(|item| index.stands(item)).count() == count)?;
+        Some(index.album(id, files)?.0)
+    });
+    albums.take(limit).collect()
+}
+
+/// The albums of found tracks, the best first, with the number of tracks.
+fn found_albums(found: &Found<'_>) -> Vec<(AlbumId, usize)> {
+    let (mut order, mut counts) = (Vec::new(), HashMap::new());
+    let tracks = found.iter().filter(|(_, item)| item.kind == ItemKind::Music);
+    for id in tracks.filter_map(|(_, item)| item.album_id()) {
+        let count: &mut usize = counts.entry(id).or_default();
+        *count += 1;
+        if *count == 1 {
+            order.push(id);
+        }
+    }
+    order.into_iter().map(|id| (id, counts[&id])).collect()
+}
+
+/// The books of which a file was found, and the folders of all books of several files.
+fn find_books(index: IndexView<'_>, found: &Found<'_>, limit: usize) -> (Vec<ListedBook>, HashMap<AlbumId, String>) {
+    let is_book = |(_, item): &&(u32, &IndexedItem)| item.kind == ItemKind::Audiobook;
+    if !found.iter().any(|found| is_book(&found)) {
+        return (Vec::new(), HashMap::new());
+    }
+    let folders = index.books_of_folders();
+    let mut groups = index.audio_groups(ItemKind::Audiobook);
+    let mut books = Vec::new();
+    for (_, item) in found.iter().filter(is_book) {
+        if books.len() >= limit {
+            break;
+        }
+        books.extend(match item.album_id().and_then(|id| Some((id, folders.get(&id)?))) {
+            None => index.file_book(item),
+            Some((id, folder)) => groups.remove(&id).and_then(|files| index.folder_book(folder, files)),
+        });
+    }
+    (books, folders)
 }
 
 /// Whether each word of a query is the beginning of a word of a text.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::index::{CatalogueIndex, FilePlace};
-use super::item::{ItemId, SeriesId};
+use super::item::{ItemId, ListedItem, SeriesId};
+use super::page::Page;
 use super::record::ItemRecord;
 use super::scan::split_path;
 use super::*;
@@ -12,6 +13,9 @@ use crate::domain::catalogue::SortKey;
 use crate::domain::catalogue::names::Names;
 use crate::domain::library::kind_from_name;
 use crate::domain::nfo::Nfo;
+use crate::domain::visibility::VisiblePaths;
+
+mod random_edits;
 
 fn record(number: u64, nfo: Option<&str>) -> ItemRecord {
     ItemRecord {
@@ -47,12 +51,12 @@ fn a_removed_file_leaves_nothing_and_its_copy_takes_its_place() {
     put(&mut index, "TV/Old/Lost S01E01 Copy.mkv", &record(1, Some(nfo)));
     put(&mut index, "TV/Lost/Season 1/Lost S01E02.mkv", &record(2, None));
     let id = ItemId::parse(&record(1, None).id).unwrap();
-    assert_eq!(index.items().count(), 2, "files with the same content are one item");
+    assert_eq!(index.all().items().count(), 2, "files with the same content are one item");
     assert_eq!(index.paths(id).len(), 2);
     assert_eq!(titles(&index.search_items("lost"), &index), ["Episode 2", "Pilot"]);
     assert_eq!(index.people.search("ada", 9), [(0, 2)]);
     let series = SeriesId::new("Lost", None);
-    assert_eq!(index.series_by_id(series).unwrap().slots.len(), 2);
+    assert_eq!(index.series.get(series).unwrap().slots.len(), 2);
 
     assert_eq!(index.remove("TV/Lost/Season 1", "Lost S01E01.mkv"), Some(id));
     assert_eq!(index.by_id(id).unwrap().path(), "TV/Old/Lost S01E01 Copy.mkv");
@@ -60,11 +64,11 @@ fn a_removed_file_leaves_nothing_and_its_copy_takes_its_place() {
     assert_eq!(index.people.search("ada", 9), [(0, 1)]);
     index.remove("TV/Old", "Lost S01E01 Copy.mkv");
     index.remove("TV/Lost/Season 1", "Lost S01E02.mkv");
-    assert!(index.by_id(id).is_none() && index.items().count() == 0);
+    assert!(index.by_id(id).is_none() && index.all().items().count() == 0);
     assert!(index.search_items("lost").is_empty() && index.people.search("ada", 9).is_empty());
-    assert!(index.series_by_id(series).is_none() && index.search_series("lost").is_empty());
+    assert!(index.series.get(series).is_none() && index.series.find("lost").is_empty());
     put(&mut index, "TV/Lost/Season 1/Lost S01E03.mkv", &record(3, None));
-    assert_eq!(index.search_series("lost").len(), 1, "slots and numbers are used again");
+    assert_eq!(index.series.find("lost").len(), 1, "slots and numbers are used again");
 }
 
 #[test]
@@ -84,11 +88,13 @@ fn pages_follow_each_other_in_every_order() {
         [(SortKey::Title, false), (SortKey::Title, true), (SortKey::Added, true), (SortKey::Year, true)]
     {
         let page = |cursor: Option<&str>, limit| {
-            catalogue.page(&ItemFilter::default(), &none, SortOrder { key, is_descending }, cursor, limit).unwrap()
+            catalogue
+                .page(VisiblePaths::ALL, &ItemFilter::default(), &none, SortOrder { key, is_descending }, cursor, limit)
+                .unwrap()
         };
-        let ids = |page: &ItemPage| page.items.iter().map(|item| item.id).collect::<Vec<_>>();
+        let ids = |page: &Page<ListedItem>| page.entries.iter().map(|item| item.id).collect::<Vec<_>>();
         let complete = page(None, 100);
-        assert_eq!((complete.total, complete.items.len(), complete.next_cursor.is_none()), (25, 25, true));
+        assert_eq!((complete.total, complete.entries.len(), complete.next_cursor.is_none()), (25, 25, true));
         let (mut found, mut cursor) = (Vec::new(), None);
         loop {
             let next = page(cursor.as_deref(), 7);
@@ -102,11 +108,43 @@ fn pages_follow_each_other_in_every_order() {
     }
     let order = SortOrder { key: SortKey::Title, is_descending: false };
     for cursor in ["", "x", "AAAA"] {
-        assert!(catalogue.page(&ItemFilter::default(), &none, order, Some(cursor), 7).is_err(), "{cursor}");
+        assert!(
+            catalogue.page(VisiblePaths::ALL, &ItemFilter::default(), &none, order, Some(cursor), 7).is_err(),
+            "{cursor}"
+        );
     }
     let filter = ItemFilter { years: Some((1990, 1991)), ..ItemFilter::default() };
-    let page = catalogue.page(&filter, &none, order, None, 100).unwrap();
-    assert!(page.items.iter().all(|item| item.year < Some(1992)) && page.total > 10);
+    let page = catalogue.page(VisiblePaths::ALL, &filter, &none, order, None, 100).unwrap();
+    assert!(page.entries.iter().all(|item| item.year < Some(1992)) && page.total > 10);
+}
+
+#[test]
+fn lists_of_a_folder_and_genres_by_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalogue = Catalogue::new(Store::open(folder.path()).unwrap());
+    let film = |genre: &str| format!("<movie><title>A</title><genre>{genre}</genre></movie>");
+    let paths =
+        ["Movies/A (2000)/A (2000).mkv", "Movies/A (2000)/Extras/Making of.mkv", "Movies/A (2000) 2/B (2001).mkv"];
+    for (number, (path, genre)) in (1..).zip(paths.iter().zip(["Épopée", "Interview", "Drama"])) {
+        let nfo = film(genre);
+        put(&mut catalogue.write_index(), path, &record(number, Some(&nfo).filter(|_| number != 2).map(|nfo| &**nfo)));
+    }
+    let order = SortOrder { key: SortKey::Title, is_descending: false };
+    for (folder, count) in [("Movies/A (2000)", 2), ("Movies/A (2000)/", 2), ("Movies", 3), ("Movies/A", 0)] {
+        let filter = ItemFilter { folder: Some(folder.into()), ..ItemFilter::default() };
+        assert_eq!(
+            catalogue.page(VisiblePaths::ALL, &filter, &HashMap::new(), order, None, 9).unwrap().total,
+            count,
+            "{folder}"
+        );
+    }
+    let genres = vec![("Drama".to_owned(), 1), ("Épopée".to_owned(), 1)];
+    assert_eq!(
+        catalogue.genres(VisiblePaths::ALL, &[crate::domain::catalogue::ItemKind::Film]),
+        genres,
+        "by name, without diacritics"
+    );
+    assert_eq!(catalogue.genres(VisiblePaths::ALL, &[crate::domain::catalogue::ItemKind::Music]), []);
 }
 
 /// Run with `--ignored --nocapture` in release for figures.

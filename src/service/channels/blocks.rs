@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::domain::channel::{Channel, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem};
+use super::items::ItemSearch;
+use crate::domain::channel::{Channel, RequestedBlocks, RequestedFiller, RequestedItem};
 use crate::domain::schedule::blocks::{BlockSchedule, BlockSource, DayCache, FillerRanges};
 use crate::domain::schedule::segmentation::audio_segmentation;
-use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, assign_ids};
+use crate::domain::schedule::{ScheduleItem, ScheduleItems, ScheduleMode, assign_ids_after};
 use crate::error::{Error, Result};
 use crate::service::Service;
 
@@ -62,8 +63,7 @@ impl Service {
         requested_blocks: &RequestedBlocks,
         filler: &RequestedFiller,
         zone: &str,
-        output: &OutputSettings,
-        skip_invalid: bool,
+        search: &ItemSearch<'_>,
     ) -> Result<(ScheduleItems, BlockSchedule)> {
         let mut items: Vec<ScheduleItem> = Vec::new();
         let mut sources = Vec::new();
@@ -71,16 +71,16 @@ impl Service {
         for (name, requested_items) in &requested_blocks.sources {
             sources.push(BlockSource {
                 name: name.clone(),
-                items: self.add_items(&mut items, requested_items, output, skip_invalid, may_have_breaks).await?,
+                items: self.add_items(&mut items, requested_items, search, may_have_breaks).await?,
             });
         }
         let content_count = items.len() as u32;
         let filler_ranges = FillerRanges {
-            pre: self.add_items(&mut items, &filler.pre, output, skip_invalid, false).await?,
-            mid: self.add_items(&mut items, &filler.mid, output, skip_invalid, false).await?,
-            post: self.add_items(&mut items, &filler.post, output, skip_invalid, false).await?,
-            tail: self.add_items(&mut items, &filler.tail, output, skip_invalid, false).await?,
-            fallback: self.add_items(&mut items, &filler.fallback, output, skip_invalid, false).await?,
+            pre: self.add_items(&mut items, &filler.pre, search, false).await?,
+            mid: self.add_items(&mut items, &filler.mid, search, false).await?,
+            post: self.add_items(&mut items, &filler.post, search, false).await?,
+            tail: self.add_items(&mut items, &filler.tail, search, false).await?,
+            fallback: self.add_items(&mut items, &filler.fallback, search, false).await?,
             cooldown_ms: filler.cooldown_ms,
         };
         let slate_index = items.len() as u32;
@@ -101,7 +101,7 @@ impl Service {
             start_positions: vec![0; requested_blocks.grid.streams().len()],
             day_cache: DayCache::default(),
         };
-        Ok((assign_ids(items), schedule))
+        Ok((assign_ids_after(&search.earlier, items), schedule))
     }
 
     /// The items of a cycle, followed by its mid-roll items, and the number of the latter.
@@ -112,25 +112,23 @@ impl Service {
         &self,
         requested_items: &[RequestedItem],
         filler: &RequestedFiller,
-        output: &OutputSettings,
-        skip_invalid: bool,
+        search: &ItemSearch<'_>,
     ) -> Result<(ScheduleItems, u32)> {
-        let mut items = self.channel_items(requested_items, output, skip_invalid, !filler.mid.is_empty()).await?;
-        let mid_rolls = self.add_items(&mut items, &filler.mid, output, skip_invalid, false).await?;
-        Ok((assign_ids(items), mid_rolls.end - mid_rolls.start))
+        let mut items = self.channel_items(requested_items, search, !filler.mid.is_empty()).await?;
+        let mid_rolls = self.add_items(&mut items, &filler.mid, search, false).await?;
+        Ok((assign_ids_after(&search.earlier, items), mid_rolls.end - mid_rolls.start))
     }
 
     async fn add_items(
         &self,
         items: &mut Vec<ScheduleItem>,
         requested_items: &[RequestedItem],
-        output: &OutputSettings,
-        skip_invalid: bool,
+        search: &ItemSearch<'_>,
         may_have_breaks: bool,
     ) -> Result<Range<u32>> {
         let start = items.len() as u32;
         if !requested_items.is_empty() {
-            items.extend(self.channel_items(requested_items, output, skip_invalid, may_have_breaks).await?);
+            items.extend(self.channel_items(requested_items, search, may_have_breaks).await?);
         }
         if items.len() > MAX_FILES {
             let message = format!("contain more than {MAX_FILES} files including the filler");

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{ExternalChange, MAX_CHANNELS, SourceType, blocks, clocks, external};
+use serde_json::json;
+
+use super::items::ItemSearch;
+use super::{Channels, ExternalChange, MAX_CHANNELS, SourceType, blocks, clocks, external};
 use crate::domain::channel::{
-    Channel, ChannelSettings, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem, WatermarkSettings,
+    Channel, ChannelSettings, MAX_NUMBER, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem,
+    WatermarkSettings,
 };
 use crate::domain::channel_clock::channel_ms_at;
 use crate::domain::guide::check_ahead;
@@ -18,7 +22,7 @@ use crate::service::Service;
 use crate::service::accounts::random_bytes;
 
 /// How long aired programmes are kept: guides may go back a week, and one downloaded then is used for another.
-const RETENTION_MS: i64 = 14 * 24 * 3600 * 1000;
+pub(super) const RETENTION_MS: i64 = 14 * 24 * 3600 * 1000;
 
 /// Settings of a new channel, or changes of an existing one. Absent values keep their current value or get a default.
 #[derive(Clone, Debug, Default)]
@@ -120,7 +124,7 @@ impl Service {
 
     /// Computes the schedule of a `blocks` channel since it began, which may be years, so that no later request has to wait
     /// for that, even after a restart.
-    async fn precompute_schedule(&self, channel: &Arc<Channel>) {
+    pub(super) async fn precompute_schedule(&self, channel: &Arc<Channel>) {
         if channel.mode == ScheduleMode::Blocks {
             let (channel, now_ms) = (channel.clone(), ChannelMs::without_clock(self.clock.now_ms()));
             // If this fails, the first request computes it.
@@ -211,10 +215,10 @@ impl Service {
                     && !resegments
                     && old.mode != ScheduleMode::Blocks
             });
+            let search = ItemSearch::for_change(old, &output, change.skip_invalid);
             let (items, mid, blocks) = match (&plan, reusable) {
                 (Some(plan), _) => {
-                    let (items, blocks) =
-                        self.block_items(plan, &filler, &settings.timezone, &output, change.skip_invalid).await?;
+                    let (items, blocks) = self.block_items(plan, &filler, &settings.timezone, &search).await?;
                     (items, 0, Some(Arc::new(blocks)))
                 }
                 (None, Some(same)) => {
@@ -222,8 +226,7 @@ impl Service {
                     last.map(|last| (last.items.clone(), last.mid_roll_count, None)).unwrap_or_default()
                 }
                 (None, None) => {
-                    let (items, mid) =
-                        self.cycle_items(&requested_items, &filler, &output, change.skip_invalid).await?;
+                    let (items, mid) = self.cycle_items(&requested_items, &filler, &search).await?;
                     (items, mid, None)
                 }
             };
@@ -284,6 +287,29 @@ impl Service {
     }
 }
 
+impl Channels {
+    /// The requested number, or the lowest free one.
+    ///
+    /// # Errors
+    /// `CONFLICT` for a number that another channel has.
+    pub(super) fn free_number(&self, requested: Option<u32>, own_id: Option<u32>) -> Result<u32> {
+        let channels = self.all();
+        let used_by = |number: u32| channels.iter().find(|one| one.settings.number == number && Some(one.id) != own_id);
+        match requested {
+            Some(number) => match used_by(number) {
+                None => Ok(number),
+                Some(other) => {
+                    Err(Error::new(Code::Conflict, format!("number {number} is used by {}", other.settings.name))
+                        .with_details(json!({"field": "number", "channelId": other.id})))
+                }
+            },
+            None => (1..=MAX_NUMBER)
+                .find(|number| used_by(*number).is_none())
+                .ok_or_else(|| Error::new(Code::Conflict, "all channel numbers are in use")),
+        }
+    }
+}
+
 /// Checks whether `onDemand` fits the other settings. A channel that was ever `onDemand` keeps a clock of its own.
 fn check_on_demand(old: Option<&Channel>, is_on_demand: bool, new: &ChannelSettings, mode: ScheduleMode) -> Result<()> {
     match (is_on_demand, mode) {
@@ -316,7 +342,7 @@ impl OutputChange {
     }
 }
 
-fn check_cycle_length(request: &RevisionRequest) -> Result<()> {
+pub(super) fn check_cycle_length(request: &RevisionRequest) -> Result<()> {
     let programme_count = match &request.blocks {
         Some(blocks) => blocks.longest_cycle(&request.items),
         None => ScheduleDefinition::new(ChannelMs(0), request.clone()).revisions[0].programmes_per_cycle(),

@@ -139,10 +139,10 @@ impl ItemStore {
         let name = content_name(&*item)?;
         let cached = self.lock_cache().items.get(&name).and_then(Weak::upgrade);
         // An item whose boundaries were lost gets them back with the next revision.
-        if let Some(cached) = cached.filter(|cached| !cached.segmentation.has_lost_bounds()) {
+        if let Some(cached) = cached.filter(|cached| !cached.has_lost_bounds()) {
             return Ok((name, cached));
         }
-        if !item.segmentation.has_lost_bounds() {
+        if !item.has_lost_bounds() {
             self.segment_bounds.store_bounds(store, Arc::make_mut(&mut item)).await?;
         }
         store.put(Tree::ChannelItems, &encode_name(&name), &*item).await?;

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::domain::channel::{
-    Channel, ChannelSettings, MAX_NUMBER, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem,
+    Channel, ChannelSettings, OutputSettings, RequestedBlocks, RequestedFiller, RequestedItem,
 };
 use crate::domain::channel_clock::{ChannelClock, RunningInterval};
 use crate::domain::external::ExternalChannel;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::schedule::{Programme, ScheduleDefinition, ScheduleItems, ScheduleMode, ScheduleRevision};
 use crate::domain::time::WallMs;
+use crate::domain::video_class::VideoClasses;
 use crate::error::{Code, Error, Result};
 use crate::service::clock::Clock;
 use crate::store::{Store, Tree};
@@ -26,9 +26,12 @@ mod change;
 mod checkpoints;
 mod clocks;
 mod external;
+pub mod follow;
 mod import;
+mod item_files;
 mod item_store;
 mod items;
+mod library_items;
 mod programme_cache;
 pub mod rights;
 mod segment_bounds;
@@ -40,6 +43,7 @@ pub use change::{ChangeTime, ChannelChange, OutputChange};
 pub use external::{ExternalChange, SourceType};
 pub use import::PlannedChannel;
 use item_store::ItemStore;
+pub use library_items::{LibraryFile, LibraryItems};
 use programme_cache::ProgrammeCache;
 pub use viewers::{NewView, START_OVER, ViewStart, Viewer, Viewers};
 
@@ -57,6 +61,10 @@ pub struct Channels {
     /// The programmes at the oldest end of catch-up.
     oldest_programmes: ProgrammeCache,
     clock_locks: clocks::ClockLocks,
+    /// None only in tests of this room.
+    library_items: Option<Arc<dyn LibraryItems>>,
+    /// Notifies the task that makes channels follow the library.
+    library_changed: Notify,
     /// Notifies recordings after a change of a channel or a guide.
     pub(super) guide_changed: Arc<Notify>,
     /// Locked during a change. Contains the highest id ever used and the name of this lineup.
@@ -157,6 +165,8 @@ impl Channels {
             current_programmes,
             oldest_programmes,
             clock_locks,
+            library_items: None,
+            library_changed: Notify::new(),
             guide_changed: Arc::default(),
             edit_lock,
         })
@@ -211,23 +221,6 @@ impl Channels {
         drop(channel);
         self.delete_revisions(id, &dropped).await;
         Ok(())
-    }
-
-    fn free_number(&self, requested: Option<u32>, own_id: Option<u32>) -> Result<u32> {
-        let channels = self.all();
-        let used_by = |number: u32| channels.iter().find(|one| one.settings.number == number && Some(one.id) != own_id);
-        match requested {
-            Some(number) => match used_by(number) {
-                None => Ok(number),
-                Some(other) => {
-                    Err(Error::new(Code::Conflict, format!("number {number} is used by {}", other.settings.name))
-                        .with_details(json!({"field": "number", "channelId": other.id})))
-                }
-            },
-            None => (1..=MAX_NUMBER)
-                .find(|number| used_by(*number).is_none())
-                .ok_or_else(|| Error::new(Code::Conflict, "all channel numbers are in use")),
-        }
     }
 
     /// Stores a channel: new revisions first, so that the channel's record never names a missing one.
@@ -340,6 +333,7 @@ fn load_channel(
         seed: stored.seed,
         mode: stored.mode,
         version: stored.version,
+        copies: VideoClasses::default(),
         definition,
     })
 }

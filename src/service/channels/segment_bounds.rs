@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::domain::schedule::ScheduleItem;
 use crate::domain::schedule::segmentation::{KeyframeBounds, Segmentation};
+use crate::domain::schedule::{ItemCopy, ScheduleItem};
 use crate::domain::time::Ticks;
 use crate::error::{Error, Result};
 use crate::store::{Store, Tree};
@@ -17,32 +17,33 @@ impl SegmentBounds {
     /// Loads the boundaries of an item that was read from disk. If they are lost, that is logged and the item counts as
     /// evenly cut.
     pub(super) fn load(&self, store: &Store, item: &mut ScheduleItem) -> Result<()> {
-        let Segmentation::Keyframes(keyframes) = &mut item.segmentation else { return Ok(()) };
-        keyframes.bounds = match self.cached(&keyframes.name) {
-            Some(bounds) => Some(bounds),
-            None => read_bounds(store, keyframes)?.map(|bounds| self.insert(&keyframes.name, bounds)),
-        };
-        if keyframes.bounds.is_none() {
-            tracing::warn!(
-                media.path = item.path,
-                "the segment boundaries of an item are lost; a slate is aired instead"
-            );
+        for keyframes in bounds_of(&mut item.segmentation, &mut item.copy) {
+            keyframes.bounds = match self.cached(&keyframes.name) {
+                Some(bounds) => Some(bounds),
+                None => read_bounds(store, keyframes)?.map(|bounds| self.insert(&keyframes.name, bounds)),
+            };
+            if keyframes.bounds.is_none() {
+                tracing::warn!(
+                    media.path = item.path,
+                    "the segment boundaries of an item are lost; a slate is aired instead"
+                );
+            }
         }
         Ok(())
     }
 
     /// Stores the boundaries of a new item, or shares those in memory.
     pub(super) async fn store_bounds(&self, store: &Store, item: &mut ScheduleItem) -> Result<()> {
-        let Segmentation::Keyframes(KeyframeBounds { name, bounds: Some(bounds), .. }) = &mut item.segmentation else {
-            return Ok(());
-        };
-        if let Some(cached) = self.cached(name) {
-            *bounds = cached;
-            return Ok(());
+        for keyframes in bounds_of(&mut item.segmentation, &mut item.copy) {
+            let KeyframeBounds { name, bounds: Some(bounds), .. } = keyframes else { continue };
+            if let Some(cached) = self.cached(name) {
+                *bounds = cached;
+                continue;
+            }
+            let steps: Vec<Ticks> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            store.put(Tree::Segmentations, name, &steps).await?;
+            *bounds = self.insert(name, bounds.clone());
         }
-        let steps: Vec<Ticks> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        store.put(Tree::Segmentations, name, &steps).await?;
-        *bounds = self.insert(name, bounds.clone());
         Ok(())
     }
 
@@ -61,6 +62,18 @@ impl SegmentBounds {
         cache.insert(name.to_owned(), Arc::downgrade(&bounds));
         bounds
     }
+}
+
+/// The boundaries of an item that has copied segments, for all clients or for some.
+fn bounds_of<'a>(
+    segmentation: &'a mut Segmentation,
+    copy: &'a mut Option<Box<ItemCopy>>,
+) -> impl Iterator<Item = &'a mut KeyframeBounds> {
+    let own = match segmentation {
+        Segmentation::Keyframes(keyframes) => Some(keyframes),
+        Segmentation::Frames(_) | Segmentation::Steps { .. } => None,
+    };
+    own.into_iter().chain(copy.as_mut().map(|copy| &mut copy.bounds))
 }
 
 /// Deletes the records of a tree that are not in use.

@@ -109,7 +109,7 @@ impl Slates {
         }
         let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
         let report = service.local_encoders.report().await;
-        let encoder = report.best(TargetCodec::H264).ok_or_else(unavailable)?;
+        let encoder = report.best_software(TargetCodec::H264).ok_or_else(unavailable)?;
         self.counts.count_start(FFMPEG);
         let still = job.encode_with_ffmpeg(&service.config.ffmpeg, encoder).await;
         still.map_err(|cause| {

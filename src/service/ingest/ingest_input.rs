@@ -135,9 +135,8 @@ impl<'a> IngestInput<'a> {
         let (mut video_mode, mut slot) = (VideoMode::Copy, None);
         if needs_encoding {
             let report = self.service.local_encoders.report().await;
-            let encoders = report.working.iter().copied().filter(|encoder| encoder.codec == TargetCodec::H264);
-            let encoder = encoders
-                .min_by_key(|encoder| encoder.is_hardware)
+            let encoder = report
+                .best_software(TargetCodec::H264)
                 .ok_or(ConnectionEnd::Unsupported("no video encoder works on this machine"))?;
             // A live encode cannot wait for a turn.
             let slots = self.service.renditions.encode_slots();

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::domain::audio_layout::AudioLayout;
 use crate::domain::channel::Channel;
 use crate::domain::external::ExternalStream;
 use crate::domain::ingest::live_segmenter::IngestSegment;
@@ -154,6 +155,7 @@ impl Ingest {
             item_offset: Ticks::ZERO,
             channel_origin: segment.start - from,
             previous_audio_end,
+            audio_layout: AudioLayout::Stereo,
         };
         state.last_ends = Some((segment.end, span.audio_end()));
         (segment, span)

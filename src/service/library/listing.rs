@@ -8,6 +8,7 @@ use data_encoding::BASE64URL_NOPAD;
 use super::Library;
 use crate::domain::library::{compare_natural, kind_from_name};
 use crate::domain::sniff::MediaKind;
+use crate::domain::visibility::Visibility;
 use crate::engine::folder::{EntryHint, EntryTarget, Folder};
 use crate::error::{Error, Result};
 
@@ -52,15 +53,35 @@ impl ListedName {
 }
 
 impl Library {
-    /// All roots, as folders.
-    pub fn list_roots(&self) -> Listing {
+    /// The roots that a user sees, as folders.
+    pub fn list_roots(&self, visibility: &Visibility) -> Listing {
         let entry = |path: &std::path::Path| {
             let path = path.to_str()?.to_owned();
             let name = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("/").to_owned();
             Some(ListingEntry { name, path, kind: EntryKind::Folder })
         };
-        let entries = self.roots().list().iter().filter_map(|root| entry(&root.path)).collect();
+        let entries = self
+            .roots()
+            .list()
+            .filter(|(_, root)| visibility.sees_root(&root.path))
+            .filter_map(|(_, root)| entry(&root.path))
+            .collect();
         Listing { path: None, parent: None, entries, next_cursor: None }
+    }
+
+    /// One page of a folder for a user, as [`Self::list`].
+    ///
+    /// # Errors
+    /// Those of [`Self::locate_seen`](super::Library::locate_seen) and [`Self::list`].
+    pub async fn list_seen(
+        &self,
+        visibility: &Visibility,
+        request_path: &str,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Listing> {
+        self.locate_seen(visibility, request_path)?;
+        self.list(request_path, limit, cursor).await
     }
 
     /// One page of a folder: folders first, then media by name, in natural order. Leaves out hidden names, names that are

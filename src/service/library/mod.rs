@@ -1,15 +1,18 @@
 //! The library for requests: files opened by path and bytes read, all within a deadline.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
-use crate::domain::library::not_media_error;
+use crate::domain::library::{LocatedPath, Root, not_media_error};
+use crate::domain::media_folder::FolderKind;
+use crate::domain::visibility::{Visibility, VisiblePaths};
 use crate::engine::folder::EntryTarget;
-use crate::engine::source::{Roots, SourceFile};
+use crate::engine::source::{Roots, SourceFile, TooManyRoots};
 use crate::engine::worker::Isolation;
 use crate::error::{Code, Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
@@ -31,6 +34,9 @@ const RETRY_SECONDS: u32 = 5;
 /// Threads that may wait for one root at a time, so that a dead disk cannot block more than these.
 const THREADS_PER_ROOT: usize = 16;
 
+/// Threads that may wait for folders that are no root.
+const OTHER_FOLDER_THREADS: usize = 4;
+
 /// Files kept open between requests.
 const MAX_OPEN_FILES: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
@@ -43,7 +49,10 @@ const CLOSE_AFTER: Duration = Duration::from_secs(10);
 /// The roots and the files open beneath them.
 pub struct Library {
     roots: Arc<Roots>,
-    root_threads: Vec<Arc<Semaphore>>,
+    root_threads: Mutex<BTreeMap<usize, Arc<Semaphore>>>,
+    other_folder_threads: Arc<Semaphore>,
+    /// Marked as changed after a root was added or removed.
+    root_changes: watch::Sender<()>,
     open_files: Arc<Mutex<OpenFiles>>,
     tasks: BackgroundTasks,
     /// None: images are checked by their first bytes only.
@@ -63,9 +72,16 @@ struct CachedFile {
 
 impl Library {
     pub fn new(roots: Arc<Roots>, tasks: BackgroundTasks) -> Self {
-        let root_threads = roots.list().iter().map(|_| Arc::new(Semaphore::new(THREADS_PER_ROOT))).collect();
-        let open_files = Arc::new(Mutex::new(LruCache::sparse(MAX_OPEN_FILES)));
-        Self { roots, root_threads, open_files, tasks, image_checks: None, nfo_files: None }
+        Self {
+            roots,
+            root_threads: Mutex::default(),
+            other_folder_threads: Arc::new(Semaphore::new(OTHER_FOLDER_THREADS)),
+            root_changes: watch::Sender::default(),
+            open_files: Arc::new(Mutex::new(LruCache::sparse(MAX_OPEN_FILES))),
+            tasks,
+            image_checks: None,
+            nfo_files: None,
+        }
     }
 
     /// Lets `isolation` decode images before channels show them, and parse NFO files.
@@ -78,6 +94,56 @@ impl Library {
 
     pub fn roots(&self) -> &Arc<Roots> {
         &self.roots
+    }
+
+    /// Adds a root, whose folder may be missing.
+    ///
+    /// # Errors
+    /// `CONFLICT` when too many were added since the start; `STORAGE_TIMEOUT`.
+    pub async fn add_root(&self, root: Root, kind: Option<FolderKind>) -> Result<usize> {
+        let roots = self.roots.clone();
+        let too_many = |fault: TooManyRoots| Error::new(Code::Conflict, fault.to_string());
+        let index = self.run_beside_roots(move || roots.add(root, kind).map_err(too_many)).await?;
+        self.root_changes.send_replace(());
+        Ok(index)
+    }
+
+    /// Removes a root. Files that something plays stay open; requests no longer find them.
+    pub fn remove_root(&self, index: usize) {
+        self.roots.remove(index);
+        self.lock_open_files().retain(|_, file| file.source.root_index != index);
+        self.root_changes.send_replace(());
+    }
+
+    /// Marked as changed after a root was added or removed.
+    pub fn root_changes(&self) -> watch::Receiver<()> {
+        self.root_changes.subscribe()
+    }
+
+    /// Resolves the path of a user's request, without touching the file system. This is the gate for paths: whatever a request
+    /// names passes through it.
+    ///
+    /// # Errors
+    /// `INVALID_PATH`; `FORBIDDEN` outside of the library and for folders that the user does not see.
+    pub fn locate_seen(&self, visibility: &Visibility, request_path: &str) -> Result<LocatedPath> {
+        let located = self.roots.locate(request_path)?;
+        let root = self.roots.get(located.root_index);
+        root.map_or(Ok(()), |root| visibility.check_root(&root.path))?;
+        Ok(located)
+    }
+
+    /// The paths that a user sees.
+    pub fn visible_paths(&self, visibility: &Visibility) -> VisiblePaths {
+        VisiblePaths::new(visibility, self.roots.list().map(|(_, root)| root.path.as_path()))
+    }
+
+    /// Opens a media file for a user, as [`Self::open`].
+    ///
+    /// # Errors
+    /// Those of [`Self::locate_seen`] and [`Self::open`].
+    pub async fn open_seen(&self, visibility: &Visibility, request_path: &str) -> Result<Arc<SourceFile>> {
+        self.locate_seen(visibility, request_path)?;
+        self.open(request_path).await
     }
 
     /// Opens a media file by its request path, or returns the one that is already open.
@@ -93,11 +159,11 @@ impl Library {
                 file.source.clone()
             })
         };
+        let root = self.roots.locate(request_path)?.root_index;
         // This check is free on a local file system; on a network mount the time limit above must suffice.
         if let Some(source) = recently_checked.filter(|source| !source.is_local || source.is_unchanged()) {
             return Ok(source);
         }
-        let root = self.roots.locate(request_path)?.root_index;
         let (roots, path) = (self.roots.clone(), request_path.to_owned());
         let source = self.run_with_deadline(root, move || roots.open_file(&path)).await?;
         if source.format.is_none() {
@@ -116,6 +182,16 @@ impl Library {
             self.tasks.spawn(close_idle_files(Arc::downgrade(&self.open_files)));
         }
         Ok(source)
+    }
+
+    /// Opens any file by its request path, and does not keep it open: only files that are kept open count as played.
+    ///
+    /// # Errors
+    /// Those of [`Roots::open_file`]; `STORAGE_TIMEOUT` after 15 s.
+    pub async fn open_uncached(&self, request_path: &str) -> Result<Arc<SourceFile>> {
+        let root = self.roots.locate(request_path)?.root_index;
+        let (roots, path) = (self.roots.clone(), request_path.to_owned());
+        self.run_with_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
     }
 
     /// Reads `len` bytes of a file, or fewer at its end. Waits for the disk off the async threads.
@@ -148,13 +224,13 @@ impl Library {
     /// Which of these paths exist now. Paths on a disk that does not respond count as missing.
     pub async fn check_available(&self, paths: Vec<String>) -> Vec<bool> {
         let mut available = vec![false; paths.len()];
-        let mut by_root: Vec<Vec<(usize, String)>> = vec![Vec::new(); self.roots.list().len()];
+        let mut by_root: BTreeMap<usize, Vec<(usize, String)>> = BTreeMap::new();
         for (index, path) in paths.into_iter().enumerate() {
             if let Ok(located) = self.roots.locate(&path) {
-                by_root[located.root_index].push((index, path));
+                by_root.entry(located.root_index).or_default().push((index, path));
             }
         }
-        let checks = by_root.into_iter().enumerate().filter(|(_, paths)| !paths.is_empty()).map(|(root, paths)| {
+        let checks = by_root.into_iter().map(|(root, paths)| {
             let roots = self.roots.clone();
             let check_paths = move || {
                 let exists = |path: &str| {
@@ -197,24 +273,48 @@ impl Library {
         T: Send + 'static,
         W: FnOnce() -> Result<T> + Send + 'static,
     {
-        let threads = self.root_threads[root].clone();
-        let job = async {
-            let slot = threads.acquire_owned().await.map_err(Error::internal)?;
-            let result = tokio::task::spawn_blocking(move || {
-                let _slot = slot;
-                work()
-            });
-            result.await.map_err(Error::internal)?
+        let threads = {
+            let mut root_threads = self.root_threads.lock().unwrap_or_else(PoisonError::into_inner);
+            root_threads.entry(root).or_insert_with(|| Arc::new(Semaphore::new(THREADS_PER_ROOT))).clone()
         };
-        let timeout_error = || Error::new(Code::StorageTimeout, "the file system did not answer within 15 s");
-        tokio::time::timeout(STORAGE_DEADLINE, job)
-            .await
-            .unwrap_or_else(|_| Err(timeout_error().with_retry_after(RETRY_SECONDS)))
+        run_on(threads, work).await
+    }
+
+    /// Runs blocking work for folders that are no root, off the async threads.
+    ///
+    /// # Errors
+    /// As [`Self::run_with_deadline`].
+    pub async fn run_beside_roots<T, W>(&self, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> Result<T> + Send + 'static,
+    {
+        run_on(self.other_folder_threads.clone(), work).await
     }
 
     fn lock_open_files(&self) -> std::sync::MutexGuard<'_, OpenFiles> {
         self.open_files.lock().expect("no panic while held")
     }
+}
+
+/// Runs blocking work with one of a few threads, within the deadline.
+async fn run_on<T, W>(threads: Arc<Semaphore>, work: W) -> Result<T>
+where
+    T: Send + 'static,
+    W: FnOnce() -> Result<T> + Send + 'static,
+{
+    let job = async {
+        let slot = threads.acquire_owned().await.map_err(Error::internal)?;
+        let result = tokio::task::spawn_blocking(move || {
+            let _slot = slot;
+            work()
+        });
+        result.await.map_err(Error::internal)?
+    };
+    let timeout_error = || Error::new(Code::StorageTimeout, "the file system did not answer within 15 s");
+    tokio::time::timeout(STORAGE_DEADLINE, job)
+        .await
+        .unwrap_or_else(|_| Err(timeout_error().with_retry_after(RETRY_SECONDS)))
 }
 
 fn read_error(source: &SourceFile, cause: &std::io::Error) -> Error {
@@ -240,6 +340,21 @@ mod tests {
 
     use super::*;
     use crate::domain::library::Root;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_takes_twelve_seconds_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = Roots::open(vec![Root { id: "r".into(), path: folder.path().into() }]).unwrap();
+        let library = Library::new(Arc::new(roots), BackgroundTasks::default());
+        let (spin_up, is_up) = mpsc::channel::<()>();
+        let read = library.run_with_deadline(0, move || Ok(is_up.recv().is_ok()));
+        let disk = async {
+            tokio::time::advance(Duration::from_secs(12)).await;
+            spin_up.send(()).unwrap();
+        };
+        let (answer, ()) = tokio::join!(read, disk);
+        assert!(answer.expect("the disk is waited for"));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_dead_disk_times_out_and_delays_no_other_root() {

@@ -81,16 +81,6 @@ pub async fn list_sidecars(library: &Library, source: &Arc<SourceFile>) -> Resul
     library.run_with_deadline(source.root_index, move || read_sidecars(&roots, &source)).await
 }
 
-/// Opens a subtitle file. It is no media file, so the check of [`Library::open`] does not apply.
-///
-/// # Errors
-/// Those of [`Roots::open_file`]; `STORAGE_TIMEOUT` after 15 s.
-pub async fn open_sidecar(library: &Library, path: &str) -> Result<Arc<SourceFile>> {
-    let (roots, path) = (library.roots().clone(), path.to_owned());
-    let root = roots.locate(&path)?.root_index;
-    library.run_with_deadline(root, move || roots.open_file(&path)).await.map(Arc::new)
-}
-
 fn read_sidecars(roots: &Roots, source: &SourceFile) -> Result<Vec<Sidecar>> {
     let (folder, media) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let folder_path = if folder.is_empty() { "/" } else { folder };

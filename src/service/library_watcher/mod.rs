@@ -27,10 +27,35 @@ const MAX_REPORTED_FOLDERS: usize = 50;
 /// Files and folders examined in one pass as possible new paths of moved items.
 const MAX_CANDIDATES: usize = 500;
 
-/// Watches every root in a task of its own, so that a dead disk does not delay the others.
+/// Watches every root in a task of its own, so that a dead disk does not delay the others; also roots that are added later.
 pub fn start_watchers(service: &Arc<Service>) {
-    for root in 0..service.library.roots().list().len() {
-        service.tasks.spawn(watch_root(service.clone(), root));
+    service.tasks.spawn(watch_roots(service.clone()));
+}
+
+async fn watch_roots(service: Arc<Service>) {
+    let mut changes = service.library.root_changes();
+    let mut next = 0;
+    loop {
+        while service.library.roots().get(next).is_some() {
+            service.tasks.spawn(watch_until_removed(service.clone(), next));
+            next += 1;
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Watches a root while it exists. Then its items leave the catalogue.
+async fn watch_until_removed(service: Arc<Service>, root: usize) {
+    let mut changes = service.library.root_changes();
+    let removal = changes.wait_for(|()| !service.library.roots().contains(root));
+    tokio::select! {
+        () = watch_root(service.clone(), root) => return,
+        _ = removal => {}
+    }
+    if let Some(removed) = service.library.roots().get(root) {
+        service.catalogue.remove_root(&removed.path.to_string_lossy());
     }
 }
 
@@ -38,10 +63,12 @@ async fn watch_root(service: Arc<Service>, root: usize) {
     let mut watcher = FolderWatcher::new()
         .inspect_err(|cause| tracing::warn!(%cause, "the library cannot be watched; only full scans find changes"))
         .ok();
-    let top = service.library.roots().list()[root].path.to_string_lossy().into_owned();
+    let Some(path) = service.library.roots().get(root).map(|root| &root.path) else { return };
+    let top = path.to_string_lossy().into_owned();
     let mut snapshot = RootSnapshot::default();
     let mut stale: BTreeSet<String> = BTreeSet::from([top.clone()]);
     let (mut is_first, mut is_full_scan, mut last_full_scan) = (true, true, Instant::now());
+    let mut reported_at: Option<Instant> = None;
     loop {
         let roots = service.library.roots().clone();
         let (started, state) = (Instant::now(), (snapshot, watcher));
@@ -73,28 +100,42 @@ async fn watch_root(service: Arc<Service>, root: usize) {
         if !is_first && !changes.folders.is_empty() {
             let folders = changes.folders.into_iter().take(MAX_REPORTED_FOLDERS).collect();
             service.events.publish(None, EventContent::Library { folders });
+            if let Some(reported_at) = reported_at {
+                service.library_change_times.record(reported_at.elapsed());
+            }
         }
         is_first = false;
-        (stale, is_full_scan) = wait_for_changes(&mut watcher, last_full_scan + SCAN_INTERVAL, &top).await;
+        let next = wait_for_changes(&mut watcher, last_full_scan + SCAN_INTERVAL, &top).await;
+        (stale, is_full_scan, reported_at) = (next.folders, next.is_full_scan, next.reported_at);
     }
 }
 
-/// Waits for the next folders to read; true means a full scan.
-async fn wait_for_changes(watcher: &mut Option<FolderWatcher>, due: Instant, top: &str) -> (BTreeSet<String>, bool) {
-    let full_scan = || (BTreeSet::from([top.to_owned()]), true);
+/// The folders to read next.
+struct StaleFolders {
+    folders: BTreeSet<String>,
+    is_full_scan: bool,
+    /// When inotify reported the first of their changes; None if it reported none.
+    reported_at: Option<Instant>,
+}
+
+/// Waits for the next folders to read.
+async fn wait_for_changes(watcher: &mut Option<FolderWatcher>, due: Instant, top: &str) -> StaleFolders {
+    let full_scan =
+        || StaleFolders { folders: BTreeSet::from([top.to_owned()]), is_full_scan: true, reported_at: None };
     let Some(active) = watcher else {
         tokio::time::sleep_until(due).await;
         return full_scan();
     };
     let mut folders = BTreeSet::new();
-    let mut deadline = due;
+    let (mut deadline, mut reported_at) = (due, None);
     loop {
         match timeout(deadline.saturating_duration_since(Instant::now()), active.next_changes()).await {
             Err(_) if folders.is_empty() => return full_scan(),
-            Err(_) => return (folders, false),
+            Err(_) => return StaleFolders { folders, is_full_scan: false, reported_at },
             Ok(Ok(FolderChanges::Folders(more))) => {
                 if folders.is_empty() {
-                    deadline = Instant::now() + GATHER_TIME;
+                    let now = Instant::now();
+                    (deadline, reported_at) = (now + GATHER_TIME, Some(now));
                 }
                 folders.extend(more);
             }

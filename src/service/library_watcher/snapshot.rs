@@ -1,8 +1,11 @@
 //! The content of a root at the last scan, and what differs now.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
+use crate::domain::catalogue::artwork::{is_artwork, media_stems};
+use crate::domain::catalogue::playlist_file::is_playlist_name;
 use crate::domain::library::kind_from_name;
 use crate::engine::folder::{EntryHint, EntryTarget};
 use crate::engine::source::Roots;
@@ -13,17 +16,45 @@ const MAX_FILES: usize = 500_000;
 /// Nested folders at most.
 const MAX_DEPTH: usize = 32;
 
-/// Folders, and the media files and NFO files in them.
+/// Folders, and the media files, NFO files, images and playlists in them.
 #[derive(Default)]
 pub struct RootSnapshot {
-    folders: BTreeMap<String, HashMap<String, (u64, SystemTime)>>,
+    folders: BTreeMap<Box<str>, Box<[TrackedFile]>>,
     file_count: usize,
+}
+
+/// A file as it was at the last scan, 16 bytes. A folder has them in the order of the hashes of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TrackedFile {
+    name_hash: u64,
+    /// Of its length and time.
+    version_hash: u64,
+}
+
+/// A file that a scan found.
+struct FoundFile {
+    name: String,
+    size_bytes: u64,
+    tracked: TrackedFile,
+}
+
+impl FoundFile {
+    fn new(name: String, size_bytes: u64, modified: SystemTime) -> Self {
+        let tracked = TrackedFile { name_hash: hash(&name), version_hash: hash((size_bytes, modified)) };
+        Self { name, size_bytes, tracked }
+    }
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The changes that an update found.
 #[derive(Debug, Default)]
 pub struct RootChanges {
-    /// Folders with changed media files or NFO files.
+    /// Folders with changed media files, NFO files, images or playlists.
     pub folders: BTreeSet<String>,
     /// Media files that are new or were replaced, with their size.
     pub changed_files: Vec<(String, u64)>,
@@ -43,7 +74,7 @@ impl RootSnapshot {
     ) {
         let mut pending = vec![(folder.trim_end_matches('/').to_owned(), 0)];
         while let Some((path, depth)) = pending.pop() {
-            let is_new = !self.folders.contains_key(&path);
+            let is_new = !self.folders.contains_key(&*path);
             let Ok(open) = roots.open_folder(&path) else {
                 self.remove_folder(&path, changes);
                 continue;
@@ -53,43 +84,46 @@ impl RootSnapshot {
                 on_folder(&path);
             }
             let Ok(names) = open.list_entries() else { continue };
-            let mut files = HashMap::new();
+            let stems = media_stems(names.iter().map(|(name, _)| name.as_str()));
+            let mut files = Vec::new();
             let mut subfolders = BTreeSet::new();
             for (name, hint) in names {
-                let is_tracked = kind_from_name(&name).is_some() || is_nfo(&name);
+                let is_tracked = kind_from_name(&name).is_some() || is_companion(&name) || is_artwork(&name, &stems);
                 match hint {
                     EntryHint::Folder => drop(subfolders.insert(format!("{path}/{name}"))),
                     EntryHint::File if !is_tracked => {}
                     // Links to folders are not followed, because they could form a loop.
                     _ => match open.resolve_entry(&name) {
                         Some(EntryTarget::File { size_bytes, modified }) if is_tracked => {
-                            files.insert(name, (size_bytes, modified));
+                            files.push(FoundFile::new(name, size_bytes, modified));
                         }
                         _ => {}
                     },
                 }
             }
             drop(open);
-            self.diff(&path, files, is_new, changes);
+            self.diff(&path, &files, is_new, changes);
             let removed: Vec<_> = self.subfolders(&path).filter(|existing| !subfolders.contains(existing)).collect();
             for folder in removed {
                 self.remove_folder(&folder, changes);
             }
             // Folders that are tracked already are read again even at the limit.
             let has_room = self.file_count < MAX_FILES;
-            let is_visited = |folder: &String| if self.folders.contains_key(folder) { deep } else { has_room };
+            let is_visited = |folder: &String| if self.folders.contains_key(&**folder) { deep } else { has_room };
             if depth < MAX_DEPTH {
                 pending.extend(subfolders.into_iter().filter(is_visited).map(|folder| (folder, depth + 1)));
             }
         }
     }
 
-    fn diff(&mut self, path: &str, files: HashMap<String, (u64, SystemTime)>, is_new: bool, changes: &mut RootChanges) {
+    fn diff(&mut self, path: &str, found: &[FoundFile], is_new: bool, changes: &mut RootChanges) {
         let previous = self.folders.remove(path).unwrap_or_default();
         self.file_count -= previous.len();
-        for (name, metadata) in &files {
-            if previous.get(name) != Some(metadata) && !is_nfo(name) {
-                changes.changed_files.push((format!("{path}/{name}"), metadata.0));
+        let mut files: Box<[TrackedFile]> = found.iter().map(|file| file.tracked).collect();
+        files.sort_unstable();
+        for file in found {
+            if previous.binary_search(&file.tracked).is_err() && kind_from_name(&file.name).is_some() {
+                changes.changed_files.push((format!("{path}/{}", file.name), file.size_bytes));
             }
         }
         if previous != files {
@@ -99,17 +133,17 @@ impl RootSnapshot {
             changes.new_folders.push(path.to_owned());
         }
         self.file_count += files.len();
-        self.folders.insert(path.to_owned(), files);
+        self.folders.insert(path.into(), files);
     }
 
     /// Removes a deleted folder and all folders below it.
     fn remove_folder(&mut self, path: &str, changes: &mut RootChanges) {
         let prefix = format!("{path}/");
-        let descendants = self.folders.range(prefix.clone()..).map(|(folder, _)| folder.clone());
+        let descendants = self.folders.range(Box::from(&*prefix)..).map(|(folder, _)| folder.to_string());
         let mut removed: Vec<String> = descendants.take_while(|folder| folder.starts_with(&prefix)).collect();
         removed.push(path.to_owned());
         for folder in removed {
-            if let Some(files) = self.folders.remove(&folder) {
+            if let Some(files) = self.folders.remove(&*folder) {
                 self.file_count -= files.len();
                 changes.folders.insert(folder);
             }
@@ -119,19 +153,23 @@ impl RootSnapshot {
     /// Known direct subfolders of a folder.
     fn subfolders<'a>(&'a self, path: &str) -> impl Iterator<Item = String> + use<'a> {
         let prefix = format!("{path}/");
-        let from = prefix.clone();
+        let from: Box<str> = prefix.as_str().into();
         let folders = self.folders.range(from..).map(|(folder, _)| folder).take_while({
             let prefix = prefix.clone();
             move |folder| folder.starts_with(&prefix)
         });
-        folders.filter(move |folder| !folder[prefix.len()..].contains('/')).cloned()
+        folders.filter(move |folder| !folder[prefix.len()..].contains('/')).map(|folder| folder.to_string())
     }
 
     /// Whether there is a file or a folder at a path.
     pub fn contains(&self, path: &str) -> bool {
         let file = path.rsplit_once('/');
-        let file = file.and_then(|(folder, name)| Some(self.folders.get(folder)?.contains_key(name)));
-        file.unwrap_or(false) || self.folders.contains_key(path)
+        let files = |folder: &str| self.folders.get(folder).map(|files| &**files).unwrap_or_default();
+        let has_file = |folder: &str, name: &str| {
+            let name_hash = hash(name);
+            files(folder).binary_search_by_key(&name_hash, |file| file.name_hash).is_ok()
+        };
+        file.is_some_and(|(folder, name)| has_file(folder, name)) || self.folders.contains_key(path)
     }
 
     pub fn file_count(&self) -> usize {
@@ -139,9 +177,10 @@ impl RootSnapshot {
     }
 }
 
-/// NFO files are tracked because they describe media files.
-fn is_nfo(name: &str) -> bool {
-    name.get(name.len().saturating_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case(".nfo"))
+/// NFO files are tracked because they describe media files, playlists because they list them.
+fn is_companion(name: &str) -> bool {
+    let is_nfo = name.get(name.len().saturating_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case(".nfo"));
+    is_nfo || is_playlist_name(name)
 }
 
 #[cfg(test)]

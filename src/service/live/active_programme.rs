@@ -9,15 +9,18 @@ use tokio::time::Instant;
 
 use super::open_rendition::{OpenRendition, OpenTracks};
 use super::{MAX_ADMISSION_WAIT, ScheduledSegment, find_or_add_programme, retry_when_busy};
+use crate::domain::audio_layout::AudioLayout;
 use crate::domain::channel::{Channel, OutputSettings};
+use crate::domain::live_window::LiveAudio;
 use crate::domain::media::TrackLanguage;
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;
 use crate::domain::subtitles::Cue;
-use crate::engine::RunError;
+use crate::engine::{RenditionSpec, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::renditions::encode_slots::AdmissionRequest;
+use crate::service::renditions::planner::channel_copy::{self, CopiedItem};
 use crate::service::renditions::planner::channel_item;
 use crate::service::renditions::runs::{self, Lease};
 
@@ -53,11 +56,20 @@ enum ProgrammeState {
 }
 
 struct OpenItem {
-    /// With its video and its default audio.
+    /// With its video and its default audio; of copied video, without audio.
     main: OpenRendition,
+    /// The default audio beside copied video, as a rendition of its own.
+    default_audio: Option<RenditionSpec>,
     tracks: OpenTracks,
     /// The channel's output settings when the file was opened.
     output: Arc<OutputSettings>,
+}
+
+/// The open file of copied video.
+pub(super) struct OpenCopy {
+    pub spec: Arc<RenditionSpec>,
+    /// As in the segment cache, where no segment of it is stored.
+    pub rendition_name: Arc<str>,
 }
 
 impl ProgrammeState {
@@ -136,21 +148,23 @@ impl ActiveProgramme {
         }
     }
 
-    /// A segment of the programme and its ETag, with the audio of a language alone if one is given and the item has it; None
-    /// when the item cannot be shown.
+    /// A segment of the programme and its ETag, with a track of audio alone if one is given and the item has it; None when the
+    /// item cannot be shown, or has no such track in 5.1.
     pub(super) async fn make_segment(
         &self,
         service: &Service,
         channel: &Channel,
         segment: &ScheduledSegment,
-        language: Option<&TrackLanguage>,
+        audio: Option<&LiveAudio>,
     ) -> Result<Option<(Bytes, Arc<str>)>> {
         self.touch();
         self.last_segment.store(segment.last_item_index, Ordering::Relaxed);
-        if let Some(language) = language
-            && let Some(made) = self.make_audio(service, channel, segment, language).await?
-        {
-            return Ok(Some(made));
+        if let Some(audio) = audio {
+            let made = self.make_audio(service, channel, segment, audio).await?;
+            // The default audio is in stereo, and not beside copied video.
+            if made.is_some() || audio.layout != AudioLayout::Stereo || segment.is_copied {
+                return Ok(made);
+            }
         }
         let runs = service.renditions.runs();
         let mut state = self.open(service, channel, &segment.programme).await?;
@@ -171,37 +185,76 @@ impl ActiveProgramme {
             Err(error) => {
                 let item = channel.definition.item_of(&segment.programme);
                 tracing::warn!(channel.id = channel.id, media.path = item.path, %error, "a slate is aired instead");
-                *self.state.lock().await = ProgrammeState::Broken { until: Instant::now() + RETRY_DELAY };
+                self.mark_broken().await;
                 Ok(None)
             }
         }
     }
 
-    /// A segment of audio alone. None if the item's default audio takes its place: the item has no other track in this
-    /// language, or that track cannot be made.
+    /// A segment of audio alone. None if the item's default audio, or silence in 5.1, takes its place: the item has no such track
+    /// beside its default one, or it cannot be made.
     async fn make_audio(
         &self,
         service: &Service,
         channel: &Channel,
         segment: &ScheduledSegment,
-        language: &TrackLanguage,
+        track: &LiveAudio,
     ) -> Result<Option<(Bytes, Arc<str>)>> {
         let mut state = self.open(service, channel, &segment.programme).await?;
-        let ProgrammeState::Ready(OpenItem { main, tracks, output }) = &mut *state else { return Ok(None) };
+        let ProgrammeState::Ready(OpenItem { main, default_audio, tracks, output }) = &mut *state else {
+            return Ok(None);
+        };
         let source = main.spec.source.clone();
-        let Some(audio) = tracks.audio(service, &main.spec, output, language).await? else { return Ok(None) };
+        let opened = tracks.audio(service, (&main.spec, default_audio.as_ref()), output, track).await?;
+        let Some(audio) = opened else { return Ok(None) };
         let supply = audio.supply(service, segment.item_index, |audio| audio.take_lease(service)).await?;
         drop(state);
         match supply.fetch(service, &source, segment.item_index).await? {
             Ok(made) => Ok(Some(made)),
             Err(error) => {
-                let (path, tag) = (&source.path, language.as_str());
-                tracing::warn!(channel.id = channel.id, media.path = path, language = tag, %error, "the default audio is aired instead");
+                let (path, tag) = (&source.path, track.language.as_str());
+                tracing::warn!(channel.id = channel.id, media.path = path, language = tag, %error, "an audio track is not aired");
                 if let ProgrammeState::Ready(item) = &mut *self.state.lock().await {
-                    item.tracks.remove_audio(language);
+                    item.tracks.remove_audio(track);
                 }
                 Ok(None)
             }
+        }
+    }
+
+    /// The open file of a segment whose video is copied; None if the item cannot be shown.
+    pub(super) async fn open_copy(
+        &self,
+        service: &Service,
+        channel: &Channel,
+        segment: &ScheduledSegment,
+    ) -> Result<Option<OpenCopy>> {
+        self.touch();
+        self.last_segment.store(segment.last_item_index, Ordering::Relaxed);
+        let state = self.open(service, channel, &segment.programme).await?;
+        let ProgrammeState::Ready(OpenItem { main, .. }) = &*state else { return Ok(None) };
+        Ok(Some(OpenCopy { spec: main.spec.clone(), rendition_name: main.rendition_name.clone() }))
+    }
+
+    /// The item cannot be shown for a while.
+    pub(super) async fn mark_broken(&self) {
+        *self.state.lock().await = ProgrammeState::Broken { until: Instant::now() + RETRY_DELAY };
+    }
+
+    /// The tracks of audio beside the default one that viewers play now. Empty while the file is being opened.
+    pub(super) fn played_audio(&self) -> Vec<LiveAudio> {
+        match self.state.try_lock().as_deref() {
+            Ok(ProgrammeState::Ready(item)) => item.tracks.played_audio().cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a segment of a track of audio is stored or never will be. False before the file is open.
+    pub(super) fn has_audio(&self, service: &Service, track: &LiveAudio, index: usize) -> bool {
+        match self.state.try_lock().as_deref() {
+            Ok(ProgrammeState::Ready(item)) => item.tracks.has_audio(service, track, index),
+            Ok(ProgrammeState::Broken { .. }) => true,
+            _ => false,
         }
     }
 
@@ -247,12 +300,22 @@ impl ActiveProgramme {
             return Ok(state);
         }
         let opened = async {
-            let spec = Arc::new(channel_item::prepare(service, item, &channel.output).await?);
+            let path = service.find_item_file(item).await;
+            let (spec, default_audio) = match item.aired_copy() {
+                None => (channel_item::prepare(service, item, &path, &channel.output).await?, None),
+                Some(copy) => {
+                    let CopiedItem { video, audio } =
+                        channel_copy::prepare(service, copy, &path, &channel.output).await?;
+                    (video, audio)
+                }
+            };
+            let spec = Arc::new(spec);
             let backend = service.renditions.backends.choose(&spec).await?.backend;
             let rendition_name = runs::rendition_key(&*backend, &spec);
             *lock(&self.rendition_name) = Some(rendition_name.clone());
             let main = OpenRendition { spec, backend, rendition_name, lease: None };
-            Ok::<_, Error>(OpenItem { main, tracks: OpenTracks::default(), output: channel.output.clone() })
+            let tracks = OpenTracks::default();
+            Ok::<_, Error>(OpenItem { main, default_audio, tracks, output: channel.output.clone() })
         };
         *state = match opened.await {
             Ok(item) => ProgrammeState::Ready(item),
@@ -295,7 +358,7 @@ impl ActiveProgramme {
     }
 
     /// Drops the lease once the programme's last segment is made, because the next programme needs its encode slot; and the
-    /// leases of languages that were left.
+    /// leases of tracks that were left.
     pub(super) fn release_when_complete(&self, service: &Service) {
         if let Ok(mut state) = self.state.try_lock()
             && let ProgrammeState::Ready(item) = &mut *state

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{MAX_LIVE_LAG_MS, ProgrammeKey, find_or_add_programme, retry_when_busy};
+use crate::domain::audio_layout::AudioLayout;
 use crate::domain::channel::Channel;
 use crate::domain::live_cmaf::convert_aired;
 use crate::domain::live_window::{self, LiveSegment, LiveTrack};
@@ -37,12 +38,14 @@ pub struct ScheduledSegment {
     pub(super) programme: Programme,
     pub(super) ranges: SegmentRanges,
     /// Its index in the programme, and in the whole item.
-    index: usize,
+    pub(super) index: usize,
     pub(super) item_index: usize,
     /// The index in the item of the programme's last segment that shows the item.
     pub(super) last_item_index: usize,
     /// Whether it shows the item, so that a backend has to make it.
     pub(super) shows_item: bool,
+    /// Whether its video is copied alone, so that it needs no run.
+    pub(super) is_copied: bool,
 }
 
 impl ScheduledSegment {
@@ -70,7 +73,9 @@ impl ScheduledSegment {
         let first_segment = definition.item_of(&programme).part(programme.part_index).first_segment;
         let shows_item = ranges.shows_item(index) && !definition.is_slate(&programme);
         let last_item_index = (first_segment + ranges.own_count()).saturating_sub(1);
-        Ok(Self { key, programme, index, item_index: first_segment + index, last_item_index, shows_item, ranges })
+        let is_copied = shows_item && definition.item_of(&programme).aired_copy().is_some();
+        let item_index = first_segment + index;
+        Ok(Self { key, programme, index, item_index, last_item_index, shows_item, is_copied, ranges })
     }
 
     /// A listed segment as the live viewers read it; None on an external channel, or when an edit removed the segment.
@@ -79,7 +84,7 @@ impl ScheduledSegment {
     }
 
     /// Its position in its item and on the channel.
-    fn timeline_span(&self, channel: &Channel) -> TimelineSpan {
+    pub(super) fn timeline_span(&self, channel: &Channel) -> TimelineSpan {
         let Self { programme, ranges, index, .. } = self;
         let skipped_time =
             channel.clock.as_ref().map_or(Ticks::ZERO, |clock| clock.interval_of(programme.start_ms).skipped_time);
@@ -93,11 +98,12 @@ impl ScheduledSegment {
             // Skipped time does not advance the timestamps.
             channel_origin: programme.start_ms.to_ticks() - ranges.start_in_item() - skipped_time,
             previous_audio_end: None,
+            audio_layout: AudioLayout::Stereo,
         }
     }
 
     /// Its media sequence number before anything was skipped.
-    fn media_sequence(&self) -> u64 {
+    pub(super) fn media_sequence(&self) -> u64 {
         self.programme.media_sequence + self.index as u64
     }
 
@@ -108,7 +114,7 @@ impl ScheduledSegment {
             let name = active.and_then(|active| active.rendition_name());
             name.is_some_and(|name| service.renditions.runs().has_segment(&name, self.item_index))
         };
-        !self.shows_item || is_stored()
+        !self.shows_item || self.is_copied || is_stored()
     }
 }
 
@@ -133,24 +139,25 @@ pub async fn air_segment(
     }
     let ScheduledSegment { programme, index, .. } = segment;
     let item = channel.definition.item_of(programme);
-    let language = match track {
-        LiveTrack::Audio(language) => Some(language),
+    let audio = match track {
+        LiveTrack::Audio(audio) => Some(audio),
         _ => None,
     };
     let item_segment = if segment.shows_item {
         let active = find_or_add_programme(service, &segment.key)?;
-        retry_when_busy(service, || active.make_segment(service, channel, segment, language)).await?
+        retry_when_busy(service, || active.make_segment(service, channel, segment, audio)).await?
     } else {
         None
     };
-    let span = segment.timeline_span(channel);
+    let audio_layout = audio.map_or(AudioLayout::Stereo, |audio| audio.layout);
+    let span = TimelineSpan { audio_layout, ..segment.timeline_span(channel) };
     let is_slate = segment.shows_item && item_segment.is_none();
     let (source, digest) = match item_segment {
         Some((bytes, etag)) => (bytes, etag.trim_matches('"').to_owned()),
         None => (Bytes::new(), "slate".to_owned()),
     };
     let content = if source.is_empty() { SlateContent::of_channel(channel) } else { SlateContent::default() };
-    let needs_still = source.is_empty() || matches!(item.segmentation, Segmentation::Steps { .. });
+    let needs_still = audio.is_none() && (source.is_empty() || matches!(item.segmentation, Segmentation::Steps { .. }));
     let still = if needs_still {
         service.slates.get_or_make(service, &item.video_format, &content).await?
     } else {
@@ -161,7 +168,7 @@ pub async fn air_segment(
         let placed = place_on_timeline(&source, span, &still);
         match kind {
             None => Ok(placed),
-            Some(kind) => convert_aired(&placed, kind, sequence, span.item_end + span.channel_origin),
+            Some(kind) => convert_aired(&placed, kind, audio_layout, sequence, span.item_end + span.channel_origin),
         }
     };
     let placed = tokio::task::spawn_blocking(place).await.map_err(Error::internal)?;
@@ -177,10 +184,11 @@ pub async fn air_segment(
             u32::from_le_bytes(blake3::hash(text.as_bytes()).as_bytes()[..4].try_into().expect("four"))
         }
     };
-    let track_name = match kind {
-        None => "",
-        Some(TrackKind::Video) => "-v",
-        Some(TrackKind::Audio) => "-a",
+    let track_name = match (kind, audio_layout) {
+        (None, _) => "",
+        (Some(TrackKind::Video), _) => "-v",
+        (Some(TrackKind::Audio), AudioLayout::Stereo) => "-a",
+        (Some(TrackKind::Audio), AudioLayout::Surround) => "-s",
     };
     let etag = format!("\"{digest}-{}-{index}-{content_hash:x}{track_name}\"", programme.start_ms.0);
     Ok(AiredSegment { bytes: bytes.into(), etag, is_slate })

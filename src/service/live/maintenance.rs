@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use super::{
     ListedSegments, ProgrammeKey, ScheduledSegment, find_or_add_programme, is_kept_by, is_made,
-    likely_zaps::likely_zaps, listed_segments,
+    likely_zaps::likely_zaps, listed_segments, varieties::watched_varieties,
 };
 use crate::domain::channel::Channel;
-use crate::domain::live_window::{self, LiveSegment, PlaylistView};
+use crate::domain::live_window::{self, LiveAudio, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
-use crate::domain::time::{ChannelMs, Ticks};
+use crate::domain::time::{ChannelMs, Ticks, WallMs};
 use crate::error::Result;
 use crate::service::{Service, ingest};
 
@@ -96,20 +96,8 @@ fn maintain(service: &Arc<Service>) -> bool {
         if is_kept_ready(channel) {
             make_missing(service, channel, may_take_slots);
         }
-        let now_ms = channel.channel_ms_at(now_ms);
-        let current = channel.definition.programme_at(now_ms);
-        // The part after a break waits until its run has made the part before.
-        let continues_current = |next: &Programme| {
-            next.continues_programme
-                && current.is_some_and(|current| {
-                    (current.revision_index, current.item_index) == (next.revision_index, next.item_index)
-                })
-        };
-        let upcoming = channel.definition.programmes_between(now_ms, now_ms + PREPARE_AHEAD_MS);
-        let upcoming = upcoming.filter(|next| next.start_ms > now_ms && !continues_current(next));
-        let upcoming = upcoming.take(MAX_PREPARED).filter(|_| may_take_slots && has_first_segment(service, channel));
-        for next in upcoming {
-            make_shared(service, channel, (next.start_ms, 0));
+        for variety in watched_varieties(service, channel, is_kept_ready(channel)) {
+            prepare_upcoming(service, &variety, now_ms, may_take_slots);
         }
         live_channels.state_publisher.publish(service, channel);
     }
@@ -129,6 +117,27 @@ fn maintain(service: &Arc<Service>) -> bool {
         is_present || active_programmes.iter().any(|(key, active)| is_audience(key) && active.may_be_leased())
     });
     has_work || !active_programmes.is_empty()
+}
+
+/// Prepares the next programmes of a channel, or of a variety of it.
+fn prepare_upcoming(service: &Arc<Service>, channel: &Arc<Channel>, now_ms: WallMs, may_take_slots: bool) {
+    let now_ms = channel.channel_ms_at(now_ms);
+    let current = channel.definition.programme_at(now_ms);
+    // The part after a break waits until its run has made the part before.
+    let continues_current = |next: &Programme| {
+        next.continues_programme
+            && current.is_some_and(|current| {
+                (current.revision_index, current.item_index) == (next.revision_index, next.item_index)
+            })
+    };
+    let upcoming = channel.definition.programmes_between(now_ms, now_ms + PREPARE_AHEAD_MS);
+    let upcoming = upcoming.filter(|next| next.start_ms > now_ms && !continues_current(next));
+    let upcoming = upcoming.take(MAX_PREPARED).filter(|_| may_take_slots && has_first_segment(service, channel));
+    let played_audio = played_audio(service, channel, now_ms);
+    for next in upcoming {
+        make_shared(service, channel, (next.start_ms, 0));
+        make_audio_ahead(service, channel, next.start_ms, &played_audio);
+    }
 }
 
 /// The segments a viewer who joins now needs, from their first one to those the list is about to name. Empty for an external
@@ -238,6 +247,42 @@ pub fn make_ahead(
             tracing::debug!(channel.id = channel.id, %error, "a segment could not be made ahead");
         })
     })))
+}
+
+/// The audio tracks beside the default one that the live viewers of a channel play now, each once.
+fn played_audio(service: &Service, channel: &Channel, now_ms: ChannelMs) -> Vec<LiveAudio> {
+    let active_programmes = service.live_channels.active_programmes();
+    let is_of_channel = |key: &ProgrammeKey| (key.channel, key.copies) == (channel.id, channel.copies);
+    let on_air = active_programmes
+        .iter()
+        .filter(|(key, _)| is_of_channel(key) && key.reader.is_empty() && key.programme_start_ms <= now_ms);
+    let mut tracks: Vec<LiveAudio> = Vec::new();
+    for track in on_air.flat_map(|(_, active)| active.played_audio()) {
+        if !tracks.contains(&track) {
+            tracks.push(track);
+        }
+    }
+    tracks
+}
+
+/// Makes the first missing one of these tracks of a programme's first segment, once its video is made.
+fn make_audio_ahead(service: &Arc<Service>, channel: &Arc<Channel>, start_ms: ChannelMs, tracks: &[LiveAudio]) {
+    let Ok(segment) = ScheduledSegment::find(service, channel, (start_ms, 0), "") else { return };
+    let Some(active) = service.live_channels.existing_programme(&segment.key) else { return };
+    if !segment.shows_item || !segment.is_made(service) {
+        return;
+    }
+    let is_missing = |track: &&LiveAudio| !active.has_audio(service, track, segment.item_index);
+    let Some(track) = tracks.iter().find(is_missing).cloned() else { return };
+    let Some(making) = active.start_making_ahead() else { return };
+    let (service, channel) = (service.clone(), channel.clone());
+    tokio::spawn(async move {
+        let made = active.make_segment(&service, &channel, &segment, Some(&track)).await;
+        drop(making);
+        if let Err(error) = made {
+            tracing::debug!(channel.id = channel.id, %error, "an audio track could not be made ahead");
+        }
+    });
 }
 
 /// Makes a segment of the live viewers ahead, if the schedule has it. An error is reported by the request for it.

@@ -17,6 +17,7 @@ use crate::domain::live_window::{self, LiveSegment, PlaylistView};
 use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;
 use crate::domain::time::{ChannelMs, Ticks};
+use crate::domain::video_class::VideoClasses;
 use crate::error::{Code, Error, Result};
 use crate::service::renditions::encode_slots::Admission;
 use crate::service::{Service, ingest};
@@ -24,27 +25,34 @@ use crate::service::{Service, ingest};
 mod active_programme;
 mod admission;
 mod aired_segment;
+mod copied_segment;
 mod likely_zaps;
 mod maintenance;
 mod open_rendition;
 mod state_publisher;
 mod tuner;
+mod varieties;
 mod warm;
 mod watch;
+mod zap_times;
 
 use active_programme::{ActiveProgramme, admit};
 use admission::retry_when_busy;
 pub use admission::{MAX_ADMISSION_WAIT, make_room};
 use aired_segment::not_on_air_error;
 pub use aired_segment::{AiredSegment, ScheduledSegment, air_segment};
+pub use copied_segment::{CopiedSegment, copied_init};
 pub use maintenance::{make_ahead, skip, start_maintenance};
 use state_publisher::StatePublisher;
 pub use state_publisher::publish_programmes;
 use tuner::StreamCounts;
 pub use tuner::TunerStream;
+use varieties::Varieties;
+pub use varieties::{variety_for, variety_of};
 use warm::is_kept_by;
 pub use warm::{Readiness, save_channel, warm, warm_channels};
-pub use watch::{Opening, RequestedView, leave, open, playlist, segment};
+pub use watch::{Opening, RequestedView, copied_segment, leave, open, playlist, segment};
+pub use zap_times::{ZapKind, ZapTimes};
 
 /// How far before the live window a request still belongs to the live viewers, ms.
 const MAX_LIVE_LAG_MS: i64 = 60_000;
@@ -69,6 +77,8 @@ struct ProgrammeKey {
     revision_number: u32,
     programme_start_ms: ChannelMs,
     reader: String,
+    /// The variety of the channel.
+    copies: VideoClasses,
 }
 
 /// Viewers who share programmes: a channel's live viewers (with an empty name), or one named viewer.
@@ -77,7 +87,8 @@ type Audience = (u32, String);
 impl ProgrammeKey {
     fn new(channel: &Channel, programme: &Programme, reader: String) -> Self {
         let revision_number = channel.definition.revisions[programme.revision_index].number;
-        Self { channel: channel.id, revision_number, programme_start_ms: programme.start_ms, reader }
+        let programme_start_ms = programme.start_ms;
+        Self { channel: channel.id, revision_number, programme_start_ms, reader, copies: channel.copies }
     }
 
     /// The reader without its view's name.
@@ -90,7 +101,9 @@ impl ProgrammeKey {
 #[derive(Default)]
 pub struct LiveChannels {
     active_programmes: Mutex<HashMap<ProgrammeKey, Arc<ActiveProgramme>>>,
-    windows: Mutex<HashMap<u32, LiveWindow>>,
+    /// By channel and variety.
+    windows: Mutex<HashMap<(u32, VideoClasses), LiveWindow>>,
+    varieties: Varieties,
     has_maintenance_task: AtomicBool,
     tuner_streams: Arc<StreamCounts>,
     state_publisher: StatePublisher,
@@ -100,6 +113,7 @@ pub struct LiveChannels {
     admissions: Mutex<HashMap<Audience, Arc<Admission>>>,
     /// When an unwatched programme last gave up its encode slot.
     last_preemption: Mutex<Option<Instant>>,
+    pub zap_times: ZapTimes,
 }
 
 /// A cached live window of a channel.
@@ -147,7 +161,8 @@ impl LiveChannels {
             let is_current = service.channels.get(key.channel).is_ok_and(|channel| {
                 channel.definition.programme_at(key.programme_start_ms).is_some_and(|programme| {
                     let has_begun = programme.start_ms <= channel.channel_ms_at(now_ms);
-                    key == ProgrammeKey::new(&channel, &programme, key.reader.clone())
+                    let current = ProgrammeKey::new(&channel, &programme, key.reader.clone());
+                    key == ProgrammeKey { copies: key.copies, ..current }
                         && (has_begun || active.matches_output(&channel.output))
                 })
             });
@@ -203,14 +218,15 @@ fn find_or_add_programme(service: &Arc<Service>, key: &ProgrammeKey) -> Result<A
 /// The segments of a view now. Live windows are cached.
 pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView) -> ListedSegments {
     let now_ms = channel.channel_ms_at(service.clock.now_ms());
-    let (clock, target_seconds) = (channel.clock.as_deref(), channel.output.target_seconds);
+    let (clock, target_seconds) = (channel.clock.as_deref(), channel.target_seconds());
+    let variety = (channel.id, channel.copies);
     let compute_window =
         || live_window::listed_segments(&channel.definition, clock, view, target_seconds, now_ms).into();
     let segments: Arc<[LiveSegment]> = match view {
         _ if channel.external.is_some() => ingest::playlist_window(service, channel),
         PlaylistView::Live => {
             let mut windows = service.live_channels.windows.lock().unwrap_or_else(PoisonError::into_inner);
-            let cached = windows.get(&channel.id).filter(|window| {
+            let cached = windows.get(&variety).filter(|window| {
                 let has_begun = window.segments.last().is_some_and(|last| last.end <= now_ms.to_ticks());
                 window.version == channel.version && has_begun && now_ms.to_ticks() < window.until_ticks
             });
@@ -223,7 +239,7 @@ pub fn listed_segments(service: &Service, channel: &Channel, view: PlaylistView)
                     windows.clear();
                 }
                 let window = LiveWindow { version: channel.version, until_ticks, segments: segments.clone() };
-                windows.insert(channel.id, window);
+                windows.insert(variety, window);
                 segments
             })
         }

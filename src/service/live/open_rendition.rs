@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::domain::audio_layout::AudioLayout;
 use crate::domain::channel::OutputSettings;
+use crate::domain::live_window::LiveAudio;
 use crate::domain::media::TrackLanguage;
 use crate::engine::segment_cache::StoredSegment;
 use crate::engine::source::SourceFile;
@@ -18,10 +20,10 @@ use crate::service::renditions::encode_slots::AdmissionRequest;
 use crate::service::renditions::planner::channel_tracks;
 use crate::service::renditions::runs::{self, Lease};
 
-/// Most languages of one kind whose track is remembered. A channel offers three.
-const MAX_LANGUAGES: usize = 8;
+/// Most tracks of one kind that are remembered. A channel offers text in three languages, and audio in each also in two layouts.
+const MAX_TRACKS: usize = 8;
 
-/// A language is released when it was not requested for this long: a channel's longest segment and the time to load it.
+/// A track is released when it was not requested for this long: a channel's longest segment and the time to load it.
 const RELEASE_AFTER: Duration = Duration::from_secs(15);
 
 /// A rendition of the open file.
@@ -108,7 +110,7 @@ impl SegmentSupply {
     }
 }
 
-/// The tracks of the open file that were requested beside its main rendition, by language.
+/// The tracks of the open file that were requested beside its main rendition.
 #[derive(Default)]
 pub(super) struct OpenTracks {
     audio: Vec<OpenAudio>,
@@ -116,33 +118,34 @@ pub(super) struct OpenTracks {
 }
 
 struct OpenAudio {
-    language: TrackLanguage,
-    /// None if the item's default audio takes its place.
+    track: LiveAudio,
+    /// None if the item's default audio, or silence in 5.1, takes its place.
     rendition: Option<OpenRendition>,
     requested_at: Instant,
 }
 
 impl OpenTracks {
-    /// The audio of a language on the grid of `main`; None if the default audio takes its place.
+    /// A track of audio on the grid of the main rendition; None if the default audio, or silence in 5.1, takes its place. The
+    /// default audio beside copied video is a rendition too.
     ///
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub(super) async fn audio(
         &mut self,
         service: &Service,
-        main: &RenditionSpec,
+        (main, default_audio): (&RenditionSpec, Option<&RenditionSpec>),
         output: &OutputSettings,
-        language: &TrackLanguage,
+        track: &LiveAudio,
     ) -> Result<Option<&mut OpenRendition>> {
-        let position = match self.audio.iter().position(|audio| audio.language == *language) {
+        let position = match self.audio.iter().position(|audio| audio.track == *track) {
             Some(position) => position,
             None => {
-                let rendition = open_audio(service, main, output, language).await?;
-                if self.audio.len() >= MAX_LANGUAGES {
+                let rendition = open_audio(service, (main, default_audio), output, track).await?;
+                if self.audio.len() >= MAX_TRACKS {
                     self.audio.remove(0);
                 }
-                let (language, requested_at) = (language.clone(), Instant::now());
-                self.audio.push(OpenAudio { language, rendition, requested_at });
+                let (track, requested_at) = (track.clone(), Instant::now());
+                self.audio.push(OpenAudio { track, rendition, requested_at });
                 self.audio.len() - 1
             }
         };
@@ -151,11 +154,22 @@ impl OpenTracks {
         Ok(audio.rendition.as_mut())
     }
 
-    /// The default audio takes the place of a language until the file is opened again.
-    pub(super) fn remove_audio(&mut self, language: &TrackLanguage) {
-        if let Some(audio) = self.audio.iter_mut().find(|audio| audio.language == *language) {
+    /// The default audio, or silence in 5.1, takes the place of a track until the file is opened again.
+    pub(super) fn remove_audio(&mut self, track: &LiveAudio) {
+        if let Some(audio) = self.audio.iter_mut().find(|audio| audio.track == *track) {
             audio.rendition = None;
         }
+    }
+
+    /// The tracks of audio that viewers play.
+    pub(super) fn played_audio(&self) -> impl Iterator<Item = &LiveAudio> {
+        self.audio.iter().filter(|audio| audio.requested_at.elapsed() < RELEASE_AFTER).map(|audio| &audio.track)
+    }
+
+    /// Whether a segment of a track is stored or never will be, because the track has no rendition of its own.
+    pub(super) fn has_audio(&self, service: &Service, track: &LiveAudio, index: usize) -> bool {
+        let known = self.audio.iter().find(|audio| audio.track == *track);
+        known.is_some_and(|audio| audio.rendition.as_ref().is_none_or(|own| own.is_stored(service, index)))
     }
 
     /// Where the text of a language is; None without any.
@@ -169,14 +183,14 @@ impl OpenTracks {
             return location.clone();
         }
         let location = channel_tracks::text_subtitle(service, main, language).await;
-        if self.text.len() >= MAX_LANGUAGES {
+        if self.text.len() >= MAX_TRACKS {
             self.text.remove(0);
         }
         self.text.push((language.clone(), location.clone()));
         location
     }
 
-    /// Drops the leases of languages that were left, or whose last segment is made.
+    /// Drops the leases of tracks that were left, or whose last segment is made.
     pub(super) fn release_unused(&mut self, service: &Service, last_segment: usize) {
         for OpenAudio { rendition, requested_at, .. } in &mut self.audio {
             if let Some(rendition) = rendition
@@ -191,11 +205,13 @@ impl OpenTracks {
 
 async fn open_audio(
     service: &Service,
-    main: &RenditionSpec,
+    (main, default_audio): (&RenditionSpec, Option<&RenditionSpec>),
     output: &OutputSettings,
-    language: &TrackLanguage,
+    track: &LiveAudio,
 ) -> Result<Option<OpenRendition>> {
-    let Some(spec) = channel_tracks::audio_rendition(service, main, language, output).await else { return Ok(None) };
+    let own = channel_tracks::audio_rendition(service, default_audio.unwrap_or(main), track, output).await;
+    let default_audio = default_audio.filter(|_| track.layout == AudioLayout::Stereo);
+    let Some(spec) = own.or_else(|| default_audio.cloned()) else { return Ok(None) };
     let spec = Arc::new(spec);
     let backend = service.renditions.backends.choose(&spec).await?.backend;
     let rendition_name = runs::rendition_key(&*backend, &spec);

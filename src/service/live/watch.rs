@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::maintenance::make_first;
+use super::varieties::record_request;
 use super::{
-    AiredSegment, ListedSegments, MAX_EARLY_MS, ScheduledSegment, admit, air_segment, listed_segments, make_ahead,
-    not_on_air_error, retry_when_busy, start_maintenance,
+    AiredSegment, CopiedSegment, ListedSegments, MAX_EARLY_MS, ScheduledSegment, ZapKind, admit, air_segment,
+    listed_segments, make_ahead, not_on_air_error, retry_when_busy, start_maintenance,
 };
 use crate::domain::channel::Channel;
 use crate::domain::live_window::{CATCHUP_MS, LivePlaylist, LiveTrack, MAX_PLAYLIST_MS, PlaylistView};
@@ -122,9 +123,28 @@ pub async fn open(
     view: RequestedView,
     wait: Duration,
 ) -> Result<Opening> {
+    let (since, is_external, audience) =
+        (Instant::now(), channel.external.is_some(), (channel.id, viewer.unique_name()));
     // What a scheduled channel lists is known at once.
-    let list_wait = if channel.external.is_some() { wait } else { Duration::ZERO };
+    let list_wait = if is_external { wait } else { Duration::ZERO };
     let playlist = list(service, channel, viewer, view, list_wait).await?;
+    let is_made = playlist.as_ref().and_then(|list| list.first.as_ref()).is_some_and(|first| first.is_made(service));
+    let kind = match (is_external, is_made) {
+        (true, _) => ZapKind::External,
+        (false, true) => ZapKind::Prepared,
+        (false, false) => ZapKind::Made,
+    };
+    let opening = wait_for_first(service, playlist, wait).await?;
+    let times = &service.live_channels.zap_times;
+    match opening {
+        Opening::Starting { .. } => times.record_start(audience, since, kind),
+        Opening::Ready { .. } => times.record_ready(&audience, since, kind),
+    }
+    Ok(opening)
+}
+
+/// Has the first segment of a playlist made, for at most `wait`.
+async fn wait_for_first(service: &Arc<Service>, playlist: Option<ChannelPlaylist>, wait: Duration) -> Result<Opening> {
     let Some(ChannelPlaylist { playlist, range_ms, first }) = playlist else {
         return Ok(Opening::Starting { progress: 0 });
     };
@@ -188,6 +208,7 @@ async fn list(
         _ => ViewStart::Unchanged,
     };
     service.viewers.record_request(channel.id, viewer, start);
+    record_request(service, &channel);
     // The past needs no running clock.
     let is_past = matches!(requested, RequestedView::Between(_, end_ms) if end_ms <= now_ms);
     let channel = match channel.clock {
@@ -232,20 +253,53 @@ pub async fn segment(
     (programme_start_ms, index): (ChannelMs, usize),
     viewer: &Viewer,
 ) -> Result<AiredSegment> {
+    if channel.external.is_none() {
+        let segment = find_segment(service, channel, (programme_start_ms, index), viewer)?;
+        return air_segment(service, channel, &segment, track).await;
+    }
     if viewer.is_named() {
         service.viewers.record_request(channel.id, viewer, ViewStart::Unchanged);
     }
+    let has_name = index == 0 && *track == LiveTrack::Muxed;
+    let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| has_name);
+    let bytes = found.ok_or_else(not_on_air_error)?;
+    let etag = format!("\"e-{}-{}\"", programme_start_ms.0, bytes.len());
+    Ok(AiredSegment { bytes, etag, is_slate: false })
+}
+
+/// A segment of video that is copied alone; None if it is not, and [`segment`] makes it. The caller has checked the right to show
+/// the channel.
+///
+/// # Errors
+/// `ASSET_NOT_FOUND`, also if the item cannot be copied now.
+pub async fn copied_segment(
+    service: &Arc<Service>,
+    channel: &Channel,
+    segment_id: (ChannelMs, usize),
+    viewer: &Viewer,
+) -> Result<Option<CopiedSegment>> {
+    let segment = find_segment(service, channel, segment_id, viewer)?;
+    match segment.is_copied {
+        true => super::copied_segment::lay_out(service, channel, &segment).await.map(Some),
+        false => Ok(None),
+    }
+}
+
+/// A segment of a scheduled channel that a playlist may name now.
+fn find_segment(
+    service: &Service,
+    channel: &Channel,
+    (programme_start_ms, index): (ChannelMs, usize),
+    viewer: &Viewer,
+) -> Result<ScheduledSegment> {
+    if viewer.is_named() {
+        service.viewers.record_request(channel.id, viewer, ViewStart::Unchanged);
+    }
+    record_request(service, channel);
     let now_ms = service.clock.now_ms();
     let oldest_ms = channel.channel_ms_at(now_ms - CATCHUP_MS) - MAX_PLAYLIST_MS;
     if programme_start_ms < oldest_ms {
         return Err(Error::new(Code::AssetNotFound, "the channel has no segment with this name"));
-    }
-    if channel.external.is_some() {
-        let has_name = index == 0 && *track == LiveTrack::Muxed;
-        let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| has_name);
-        let bytes = found.ok_or_else(not_on_air_error)?;
-        let etag = format!("\"e-{}-{}\"", programme_start_ms.0, bytes.len());
-        return Ok(AiredSegment { bytes, etag, is_slate: false });
     }
     let latest_ms = channel.channel_ms_at(now_ms) + MAX_EARLY_MS;
     // First, because the schedule of a far instant takes long to compute.
@@ -256,7 +310,7 @@ pub async fn segment(
     if programme_start_ms.to_ticks() + segment.ranges.segment_start(index) > latest_ms.to_ticks() {
         return Err(not_on_air_error());
     }
-    air_segment(service, channel, &segment, track).await
+    Ok(segment)
 }
 
 /// Ends a viewer's view; false when there was none. Without viewers, an on-demand channel pauses.

@@ -23,6 +23,7 @@ use crate::service::quarantine::Quarantine;
 use crate::store::{Store, Tree};
 
 pub mod loudness;
+pub mod scene_breaks;
 pub mod subtitles;
 mod versioned;
 

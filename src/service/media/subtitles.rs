@@ -179,7 +179,7 @@ impl Subtitles {
         let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         let format = extension.as_deref().and_then(SubtitleFormat::from_extension);
         let format = format.ok_or_else(|| unsupported("must be .srt, .vtt, .ass or .ssa"))?;
-        let source = sidecars::open_sidecar(&self.library, path).await?;
+        let source = self.library.open_uncached(path).await?;
         let (root, key) = (source.root_index, source.version());
         if let Some(cached) = self.cached(&key)
             && let Some(Ok(script)) = &*cached.borrow()

@@ -6,10 +6,12 @@ use std::time::SystemTime;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
+use crate::domain::access::Principal;
+use crate::domain::catalogue::album::is_whole_book;
 use crate::domain::library::{compare_natural, file_stem, kind_from_name};
 use crate::domain::media::Media;
 use crate::domain::progress::{
-    BookPosition, MediaType, ProgressItem, ProgressRecord, ProgressSave, SaveResult, percentage,
+    BookPart, BookPosition, FilePosition, MediaType, ProgressItem, ProgressRecord, ProgressSave, SaveResult, percentage,
 };
 use crate::domain::sniff::MediaKind;
 use crate::engine::folder::{EntryHint, EntryTarget, Folder};
@@ -103,6 +105,42 @@ impl Audiobook {
         let start = self.chapters.get(index).map_or(0.0, |chapter| chapter.start_seconds);
         (index as u32, (position_seconds - start).max(0.0))
     }
+
+    /// The file at a position of a book of several, and how far into it that is.
+    fn file_at(&self, position_seconds: f64) -> Option<FilePosition> {
+        let begun = self.parts.partition_point(|part| part.start_seconds <= position_seconds);
+        let part = self.parts.get(begun.saturating_sub(1)).filter(|_| self.parts.len() > 1)?;
+        let name = self.name_of(part)?.to_owned();
+        Some(FilePosition { name, position_seconds: (position_seconds - part.start_seconds).max(0.0) })
+    }
+
+    /// The path of a file in the folder of the book.
+    fn name_of<'a>(&self, part: &'a AudiobookPart) -> Option<&'a str> {
+        part.path.strip_prefix(&*self.item.path)?.strip_prefix('/')
+    }
+
+    /// The file at a path, as a part of the book; None unless the book has several.
+    pub fn part_at(&self, path: &str) -> Option<BookPart> {
+        let at = self.parts.iter().position(|part| part.path == path)?;
+        let part = &self.parts[at];
+        Some(BookPart {
+            name: self.name_of(part)?.to_owned(),
+            start_seconds: part.start_seconds,
+            duration_seconds: part.duration_seconds,
+            is_last: at + 1 == self.parts.len(),
+        })
+    }
+}
+
+/// The length of a book by a save or by its stored progress, seconds; None if neither states it.
+fn stated_duration(save: &ProgressSave, stored_record: Option<&ProgressRecord>) -> Option<f64> {
+    let stated = [save.duration_seconds, stored_record.map(|record| record.duration_seconds)];
+    stated.into_iter().flatten().find(|duration| *duration > 0.0)
+}
+
+/// The identity of a book of several files, by their fingerprints in order.
+pub fn folder_media_id(fingerprints: &[String]) -> String {
+    format!("{FOLDER_ID_PREFIX}{}", &blake3::hash(fingerprints.join("\n").as_bytes()).to_hex()[..32])
 }
 
 impl Service {
@@ -110,7 +148,8 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening and probing its files; `UNSUPPORTED_MEDIA_TYPE` for a folder without audio files.
-    pub async fn load_book(&self, path: &str) -> Result<Audiobook> {
+    pub async fn load_book(&self, user: &Principal, path: &str) -> Result<Audiobook> {
+        self.library.locate_seen(&user.visibility, path)?;
         let (mut item, files) = self.book_item(path).await?;
         let reads: Vec<_> = files.into_iter().map(|path| self.load_part(path).boxed()).collect();
         let found: Vec<(AudiobookPart, _)> = stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
@@ -153,29 +192,55 @@ impl Service {
     /// Those of opening its files; `UNAUTHORIZED` if the user was removed meanwhile; `STORAGE_FULL`.
     pub async fn save_book_progress(
         &self,
-        user_id: &str,
+        user: &Principal,
         path: &str,
+        save: ProgressSave,
+        book_position: BookPositionUpdate,
+    ) -> Result<SaveResult> {
+        self.library.locate_seen(&user.visibility, path)?;
+        let (item, _) = self.book_item(path).await?;
+        let stored_record = self.book_record(&user.user_id, &item).await?;
+        let is_complete = book_position.chapter_index.is_some()
+            && book_position.chapter_position_seconds.is_some()
+            && stated_duration(&save, stored_record.as_ref()).is_some()
+            && !is_folder_id(&item.media_id);
+        // Progress in a book that cannot be probed is saved all the same.
+        let book = if is_complete { None } else { self.load_book(user, path).await.ok() };
+        let item = book.as_ref().map_or(item, |book| book.item.clone());
+        self.save_position(user, item, book.as_ref(), stored_record.as_ref(), save, book_position).await
+    }
+
+    /// Saves a user's progress in a book that was loaded for this request.
+    ///
+    /// # Errors
+    /// `UNAUTHORIZED` if the user was removed meanwhile; `STORAGE_FULL`.
+    pub async fn save_loaded_book_progress(
+        &self,
+        user: &Principal,
+        book: &Audiobook,
+        save: ProgressSave,
+        book_position: BookPositionUpdate,
+    ) -> Result<SaveResult> {
+        let stored_record = self.book_record(&user.user_id, &book.item).await?;
+        self.save_position(user, book.item.clone(), Some(book), stored_record.as_ref(), save, book_position).await
+    }
+
+    /// `book` is missing if the save is complete without it, or if it cannot be probed.
+    async fn save_position(
+        &self,
+        user: &Principal,
+        item: ProgressItem,
+        book: Option<&Audiobook>,
+        stored_record: Option<&ProgressRecord>,
         mut save: ProgressSave,
         book_position: BookPositionUpdate,
     ) -> Result<SaveResult> {
-        let (mut item, _) = self.book_item(path).await?;
-        let stored_record = self.book_record(user_id, &item).await?;
-        let sent_duration = save.duration_seconds.filter(|duration| *duration > 0.0);
-        let known_duration =
-            sent_duration.or_else(|| stored_record.as_ref().map(|record| record.duration_seconds).filter(|d| *d > 0.0));
-        let is_complete = book_position.chapter_index.is_some()
-            && book_position.chapter_position_seconds.is_some()
-            && known_duration.is_some();
-        // Progress in a book that cannot be probed is saved all the same.
-        let book = if is_complete { None } else { self.load_book(path).await.ok() };
-        if let Some(book) = &book {
-            item = book.item.clone();
-        }
-        let duration = known_duration.or_else(|| book.as_ref().map(|book| book.duration_seconds)).unwrap_or(0.0);
+        let known_duration = stated_duration(&save, stored_record);
+        let duration = known_duration.or_else(|| book.map(|book| book.duration_seconds)).unwrap_or(0.0);
         let position = save.position_seconds.unwrap_or(duration);
         let position = if duration > 0.0 { position.min(duration) } else { position };
-        let (chapter_index, chapter_position) = book.as_ref().map_or((0, position), |book| book.chapter_at(position));
-        let chapter_position = match (book_position.chapter_index, &book) {
+        let (chapter_index, chapter_position) = book.map_or((0, position), |book| book.chapter_at(position));
+        let chapter_position = match (book_position.chapter_index, book) {
             (Some(sent_index), Some(book)) if sent_index != chapter_index => {
                 let start = book.chapters.get(sent_index as usize).map_or(position, |chapter| chapter.start_seconds);
                 (position - start).max(0.0)
@@ -183,7 +248,7 @@ impl Service {
             _ => chapter_position,
         };
         let computed = percentage(position, duration);
-        let stored_rate = stored_record.as_ref().and_then(|old| Some(old.book.as_ref()?.playback_rate)).unwrap_or(1.0);
+        let stored_rate = stored_record.and_then(|old| Some(old.book.as_ref()?.playback_rate)).unwrap_or(1.0);
         save.media_type = MediaType::Audiobook;
         save.duration_seconds = Some(duration);
         save.book = Some(BookPosition {
@@ -194,24 +259,25 @@ impl Service {
                 Some(sent) if duration <= 0.0 || (sent - computed).abs() <= 1.0 => sent,
                 _ => computed,
             },
+            file: book.and_then(|book| book.file_at(position)),
         });
-        self.books.save(user_id, item, save, |id| self.accounts.is_user(id)).await
+        self.books.save(&user.user_id, item, save, |id| self.accounts.is_user(id)).await
     }
 
     /// A user's progress in a book, also after the book is gone.
     ///
     /// # Errors
     /// Those of opening its files, unless there is a record of its path.
-    pub async fn book_progress(&self, user_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
+    pub async fn book_progress(&self, user: &Principal, path: &str) -> Result<Option<ProgressRecord>> {
+        let (user_id, located) = (&user.user_id, self.library.locate_seen(&user.visibility, path)?);
         match self.book_item(path).await {
             Ok((item, _)) => {
                 let record = self.book_record(user_id, &item).await?;
                 Ok(record.map(|record| ProgressRecord { path: item.path, ..record }))
             }
-            Err(fault) if fault.code == Code::NotFound => self
-                .books
-                .record_at_path(user_id, &self.library.roots().locate(path)?.path)?
-                .map_or(Err(fault), |record| Ok(Some(record))),
+            Err(fault) if fault.code == Code::NotFound => {
+                self.books.record_at_path(user_id, &located.path)?.map_or(Err(fault), |record| Ok(Some(record)))
+            }
             Err(fault) => Err(fault),
         }
     }
@@ -220,8 +286,9 @@ impl Service {
     ///
     /// # Errors
     /// Those of opening its files, but a missing book is no error; `STORAGE_FULL`.
-    pub async fn reset_book_progress(&self, user_id: &str, path: &str) -> Result<(String, bool)> {
-        let canonical_path = self.library.roots().locate(path)?.path;
+    pub async fn reset_book_progress(&self, user: &Principal, path: &str) -> Result<(String, bool)> {
+        let user_id = &user.user_id;
+        let canonical_path = self.library.locate_seen(&user.visibility, path)?.path;
         let record = match self.book_item(path).await {
             Ok((item, _)) => self.book_record(user_id, &item).await?,
             Err(fault) if fault.code == Code::NotFound => self.books.record_at_path(user_id, &canonical_path)?,
@@ -234,8 +301,25 @@ impl Service {
         Ok((canonical_path, deleted))
     }
 
+    /// A user's record of a book, as it is stored: by its identity, otherwise by the path of its folder, which may have gained or lost
+    /// a file.
+    ///
+    /// # Errors
+    /// `INTERNAL` for a record that cannot be read.
+    pub fn stored_book_progress(&self, user_id: &str, media_id: &str, path: &str) -> Result<Option<ProgressRecord>> {
+        let record = match self.books.record(user_id, media_id)? {
+            None if is_folder_id(media_id) => self.books.record_at_path(user_id, path)?,
+            None => self.progress.record(user_id, media_id)?,
+            record => record,
+        };
+        Ok(record.map(|record| ProgressRecord { path: path.to_owned(), ..record }))
+    }
+
     /// A user's record of a book. A folder that has gained or lost a file is still the same book.
     async fn book_record(&self, user_id: &str, item: &ProgressItem) -> Result<Option<ProgressRecord>> {
+        if is_whole_book(&item.path) {
+            self.unite_book_progress(user_id, &item.media_id).await?;
+        }
         if is_folder_id(&item.media_id)
             && self.books.record(user_id, &item.media_id)?.is_none()
             && let Some(former) = self.books.record_at_path(user_id, &item.path)?
@@ -292,7 +376,7 @@ impl Service {
     async fn folder_identity(&self, files: &[FileSnapshot]) -> Result<String> {
         let reads: Vec<_> = files.iter().map(|file| self.fingerprint_at_path(file.path.clone()).boxed()).collect();
         let ids: Vec<String> = stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
-        Ok(format!("{FOLDER_ID_PREFIX}{}", &blake3::hash(ids.join("\n").as_bytes()).to_hex()[..32]))
+        Ok(folder_media_id(&ids))
     }
 }
 

@@ -9,6 +9,7 @@ use data_encoding::BASE64URL_NOPAD;
 
 use super::HistoryPage;
 use crate::domain::progress::{MediaType, ProgressRecord, ProgressStatus};
+use crate::domain::visibility::VisiblePaths;
 use crate::error::{Error, Result};
 
 /// Which records a list shows.
@@ -16,6 +17,8 @@ use crate::error::{Error, Result};
 pub struct HistoryFilter {
     pub media_type: Option<MediaType>,
     pub status: Option<ProgressStatus>,
+    /// Only records of files that the user sees.
+    pub paths: VisiblePaths,
 }
 
 /// A user's progress in an item, as far as lists need it.
@@ -109,12 +112,19 @@ impl HistoryIndex {
             filter.media_type.as_ref().is_none_or(|requested| *requested == kind.0)
                 && filter.status.is_none_or(|requested| requested == kind.1)
         };
-        let rows = self.newest_first.range((lower_bound, Bound::Unbounded)).filter(|(_, kind)| matches_filter(kind));
+        let matches = |((_, path, _), kind): &(&HistoryOrder, &(MediaType, ProgressStatus))| {
+            matches_filter(kind) && filter.paths.contains(path)
+        };
+        let rows = self.newest_first.range((lower_bound, Bound::Unbounded)).filter(matches);
         let mut page: Vec<&HistoryOrder> = rows.map(|(order, _)| order).take(limit + 1).collect();
+        let total = match filter.paths.is_all() {
+            true => self.count_by_type.iter().filter(|(kind, _)| matches_filter(kind)).map(|(_, count)| count).sum(),
+            false => self.newest_first.iter().filter(matches).count(),
+        };
         let has_more = page.len() > limit;
         page.truncate(limit);
         Ok(HistoryPage {
-            total: self.count_by_type.iter().filter(|(kind, _)| matches_filter(kind)).map(|(_, count)| count).sum(),
+            total,
             next_cursor: page.last().filter(|_| has_more).map(|last| encode_cursor(last)),
             entries: page.into_iter().map(|(_, _, id)| id.clone()).collect(),
         })

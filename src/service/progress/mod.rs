@@ -13,14 +13,13 @@ use crate::service::events::{EventContent, Events};
 use crate::store::{Batch, Edit, Store, Tree};
 
 pub mod audiobook;
+mod book_files;
 mod by_path;
 mod index;
-mod next_up;
 #[cfg(test)]
 mod tests;
 
 pub use index::{HistoryFilter, ItemProgress};
-pub use next_up::{NextUp, is_next_part};
 
 use index::HistoryIndex;
 
@@ -207,6 +206,23 @@ impl ProgressStore {
             let _item_lock = self.item_lock(&user, media_id).lock().await;
             if let Some(record) = self.record(&user, media_id)?.filter(|record| record.path != path) {
                 // The version stays the same, because no device changed the record.
+                self.replace(&user, media_id, ProgressRecord { path: path.to_owned(), ..record }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Updates the path of an item in the records of all users who had it at `gone`, a file that was removed.
+    ///
+    /// # Errors
+    /// Same as [`Self::save`].
+    pub async fn leave_path(&self, media_id: &str, gone: &str, path: &str) -> Result<()> {
+        let had_it = |index: &HistoryIndex| index.item_at_path(gone).is_some_and(|id| **id == *media_id);
+        let users: Vec<String> =
+            self.read_index().iter().filter(|(_, index)| had_it(index)).map(|(user, _)| user.clone()).collect();
+        for user in users {
+            let _item_lock = self.item_lock(&user, media_id).lock().await;
+            if let Some(record) = self.record(&user, media_id)?.filter(|record| record.path == gone) {
                 self.replace(&user, media_id, ProgressRecord { path: path.to_owned(), ..record }).await?;
             }
         }

@@ -1,12 +1,13 @@
 //! The airings of a channel that can be recorded, from its own schedule or an imported guide. Such a channel has no clock of
 //! its own, so wall-clock time is channel time.
 
+use crate::domain::catalogue::ItemId;
 use crate::domain::channel::Channel;
 use crate::domain::listing::Listing;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::GuideAiring;
-use crate::domain::schedule::Programme;
 use crate::domain::schedule::segmentation::Segmentation;
+use crate::domain::schedule::{Programme, ScheduleItem};
 use crate::domain::time::{ChannelMs, WallMs};
 
 /// How far ahead entries may be requested, ms.
@@ -61,11 +62,19 @@ pub(super) fn airing_on_air(channel: &Channel, item: &str, now_ms: i64, before_m
     (airing.content_key == item && airing.start_ms <= now_ms && airing.start_ms < before_ms).then_some(airing)
 }
 
-/// The future programme airing the same item whose start is nearest to an instant.
+/// The future programme airing the same item whose start is nearest to an instant. A file that was renamed or moved is the same item.
 pub(super) fn nearest_airing(channel: &Channel, item: &str, start_ms: i64, now_ms: i64) -> Option<GuideAiring> {
     let (start_ms, now_ms) = (channel_ms(start_ms), channel_ms(now_ms));
+    let known_items = channel.definition.item_lists();
+    let contents: Vec<ItemId> = known_items
+        .iter()
+        .flat_map(|list| list.iter())
+        .filter(|known| known.path == item)
+        .filter_map(|known| known.content)
+        .collect();
+    let is_same_item = |one: &ScheduleItem| one.path == item || one.content.is_some_and(|id| contents.contains(&id));
     let is_same = |one: &Programme| {
-        channel.listing(one).is_none() && channel.definition.item_of(one).path == item && one.start_ms >= now_ms
+        channel.listing(one).is_none() && is_same_item(channel.definition.item_of(one)) && one.start_ms >= now_ms
     };
     let mut after = channel
         .whole_programmes(start_ms.max(now_ms), now_ms + MAX_ENTRY_AHEAD_MS)
@@ -133,5 +142,35 @@ fn to_airing(channel: &Channel, programme: Programme, is_new: bool) -> GuideAiri
         end_ms: WallMs::without_clock(programme.end_ms).0,
         content_key: entry.listing.map_or_else(|| entry.path.to_owned(), Listing::content_key),
         is_new,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::channel::tests::channel;
+    use crate::domain::schedule::ScheduleRevision;
+
+    #[test]
+    fn a_renamed_file_is_the_same_item() {
+        let mut channel = channel(1);
+        let first = channel.definition.revisions[0].clone();
+        let content = ItemId::parse("f_00000000000000000000000000000abc");
+        // Three films of 40 minutes; the second one is renamed and airs first from the second revision on.
+        let with_content = |item: &Arc<ScheduleItem>, path: &str| {
+            Arc::new(ScheduleItem { content, path: path.into(), ..(**item).clone() })
+        };
+        let film = &first.items[1];
+        let start_ms = first.start_ms + 6 * 3_600_000;
+        let before = [first.items[0].clone(), with_content(film, &film.path), first.items[2].clone()];
+        let after = [with_content(film, "/lib/Renamed.mkv"), first.items[0].clone(), first.items[2].clone()];
+        let second = ScheduleRevision { number: 2, start_ms, first_ordinal: 9, items: after.into(), ..first.clone() };
+        channel.definition.revisions = [ScheduleRevision { items: before.into(), ..first.clone() }, second].into();
+        let expected_ms = WallMs::without_clock(start_ms).0;
+        let found = nearest_airing(&channel, &film.path, expected_ms + 40 * 60_000, expected_ms - 1).unwrap();
+        assert_eq!((found.content_key.as_str(), found.start_ms), ("/lib/Renamed.mkv", expected_ms));
+        assert!(nearest_airing(&channel, "/lib/Other.mkv", expected_ms, expected_ms).is_none());
     }
 }

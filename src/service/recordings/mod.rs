@@ -118,6 +118,11 @@ impl Recordings {
         all
     }
 
+    /// Number of recordings in a state.
+    pub fn count_in(&self, state: RecordingState) -> usize {
+        lock(&self.all).values().filter(|one| one.state == state).count()
+    }
+
     /// # Errors
     /// `NOT_FOUND`.
     pub fn get(&self, id: &str) -> Result<Recording> {

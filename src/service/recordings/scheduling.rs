@@ -7,7 +7,7 @@ use crate::domain::channel::Channel;
 use crate::domain::guide::check_ahead;
 use crate::domain::live_window::CATCHUP_MS;
 use crate::domain::recording::{
-    GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule,
+    GuideAiring, MAX_LENGTH_MS, Padding, Recording, RecordingState, RetentionLimit, SeriesRule, SeriesRuleChange,
 };
 use crate::domain::time::WallMs;
 use crate::error::{Code, Error, Result};
@@ -120,6 +120,38 @@ impl Service {
         start_maintenance(self);
         recordings.wake_signal.notify_one();
         Ok(ScheduledRecording { recording, rule })
+    }
+
+    /// Changes a series rule. Its recordings that have not begun are planned again if other programmes match; otherwise they
+    /// get the new padding. All its recordings get the new limits.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `STORAGE_FULL`.
+    pub async fn change_series_rule(self: &Arc<Self>, id: &str, change: SeriesRuleChange) -> Result<SeriesRule> {
+        let recordings = &self.recordings;
+        let rule = {
+            let _editing = recordings.edit_lock.lock().await;
+            let mut rule = recordings.rule(id)?;
+            let is_planned_again = rule.apply(change);
+            let of_rule = recordings.all().into_iter().filter(|one| one.rule_id.as_deref() == Some(id));
+            let (removed, mut kept): (Vec<_>, Vec<_>) =
+                of_rule.partition(|one| is_planned_again && one.state == RecordingState::Scheduled);
+            removed.iter().for_each(|one| rule.unmark_handled(one.start_ms, &one.content_key));
+            for recording in &mut kept {
+                recording.retention = rule.retention;
+                if recording.state == RecordingState::Scheduled {
+                    recording.padding = rule.padding;
+                }
+            }
+            recordings.store_together(Some(rule.clone()), kept, &removed).await?;
+            rule
+        };
+        if let Err(fault) = self.plan_rule(id).await {
+            tracing::warn!(rule.id, %fault, "a changed series rule could not be planned; will retry");
+        }
+        start_maintenance(self);
+        recordings.wake_signal.notify_one();
+        Ok(rule)
     }
 
     /// Schedules the airings that match a rule, and removes scheduled recordings whose airing moved or vanished.

@@ -6,19 +6,26 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 
 use crate::config::{BackendSetting, Config};
-use crate::domain::plan::{Rendition, VideoPlan};
+use crate::domain::plan::{EncodeVideo, Rendition, VideoPlan};
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::subtitles::TextStyle;
 use crate::engine::cmaf_converter::CmafConverter;
 use crate::engine::fallback::FallbackBackend;
 use crate::engine::ffmpeg::FfmpegBackend;
+use crate::engine::ffmpeg_decoders::find_decoder_report;
+use crate::engine::ffmpeg_encoders::encoder_report;
 use crate::engine::gst::{self, GstBackend};
 use crate::engine::packager::Packager;
+use crate::engine::remote::{Cluster, RemoteBackend};
+use crate::engine::software_encoding::SoftwareEncoding;
+use crate::engine::video_decoders::HardwareDecoder;
+use crate::engine::video_encoders::{VideoEncoder, is_hardware_element};
 use crate::engine::worker::message::EngineReport;
 use crate::engine::worker::{Isolation, WorkerBackend};
 use crate::engine::{Backend, RenditionSpec};
 use crate::error::{Code, Error, Result};
 use crate::service::quarantine::Quarantine;
+use crate::service::renditions::local_encoders::reason_against;
 
 /// Kinds of work that `auto` distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,11 +78,15 @@ pub struct Backends {
     text_style: TextStyle,
     isolation: Isolation,
     quarantine: Option<Quarantine>,
+    /// As in the configuration.
+    forbidden_encoders: Vec<String>,
     /// Found at the first start, because querying ffmpeg takes a moment.
-    ffmpeg: OnceCell<Arc<dyn Backend>>,
+    ffmpeg: OnceCell<FfmpegBackend>,
     gstreamer: OnceCell<std::result::Result<FoundGstreamer, String>>,
     /// Set by tests: the backend for everything, in any format.
     forced: OnceLock<Arc<dyn Backend>>,
+    /// Workers on other machines, with a queue.
+    cluster: OnceLock<Arc<Cluster>>,
 }
 
 /// GStreamer with all required elements.
@@ -99,10 +110,17 @@ impl Backends {
             text_style: config.text_style(),
             isolation,
             quarantine,
+            forbidden_encoders: config.forbidden_encoders.clone(),
             ffmpeg: OnceCell::new(),
             gstreamer: OnceCell::new(),
             forced: OnceLock::new(),
+            cluster: OnceLock::new(),
         }
+    }
+
+    /// Gives runs to workers on other machines as well. To be called before the first start.
+    pub fn use_cluster(&self, cluster: Arc<Cluster>) {
+        let _ = self.cluster.set(cluster);
     }
 
     /// Uses `backend` for everything, whatever ffmpeg this machine has. To be called before the first start.
@@ -131,7 +149,10 @@ impl Backends {
     /// # Errors
     /// `TRANSCODER_UNAVAILABLE`.
     pub async fn choose(&self, spec: &RenditionSpec) -> Result<ChosenBackend> {
-        let chosen = self.choose_backend(spec).await?;
+        let mut chosen = self.choose_backend(spec).await?;
+        if let Some(cluster) = self.cluster.get().filter(|_| RemoteBackend::is_suitable(spec)) {
+            chosen.backend = Arc::new(RemoteBackend::new(chosen.backend, cluster.clone()));
+        }
         if spec.rendition.format != SegmentFormat::Fmp4 || spec.package.is_some() || self.forced.get().is_some() {
             return Ok(chosen);
         }
@@ -149,13 +170,60 @@ impl Backends {
             return Ok(ChosenBackend { backend: forced.clone(), reason: "only backend available" });
         }
         let (gstreamer, reason) = match self.choose_gstreamer(spec).await {
-            Ok(chosen) => chosen,
-            Err(reason) => return Ok(ChosenBackend { backend: self.ffmpeg().await?, reason }),
+            Ok((gstreamer, reason)) => (Some(gstreamer), reason),
+            Err(reason) => (None, reason),
         };
-        let Ok(ffmpeg) = self.ffmpeg().await else {
-            return Ok(ChosenBackend { backend: gstreamer, reason: "ffmpeg is missing" });
+        let ffmpeg = match (self.ffmpeg().await, &gstreamer) {
+            (Ok(ffmpeg), _) => ffmpeg,
+            (Err(_), Some(gstreamer)) => {
+                return Ok(ChosenBackend { backend: gstreamer.clone(), reason: "ffmpeg is missing" });
+            }
+            (Err(fault), None) => return Err(fault),
         };
-        Ok(ChosenBackend { backend: Arc::new(FallbackBackend::new(gstreamer, ffmpeg)), reason })
+        if let Some((plan, hardware, software)) = self.hardware_of(spec).await {
+            let software = Arc::new(SoftwareEncoding::new(ffmpeg.clone(), software));
+            let has_hardware =
+                |backend: &Arc<dyn Backend>| backend.video_encoder(plan).is_some_and(is_hardware_element);
+            let (primary, reason) = match gstreamer {
+                Some(gstreamer) if has_hardware(&gstreamer) => (gstreamer, reason),
+                // Without the encoder it would encode in software.
+                Some(gstreamer) if self.setting == BackendSetting::Gstreamer => {
+                    return Ok(ChosenBackend { backend: Arc::new(FallbackBackend::new(gstreamer, software)), reason });
+                }
+                _ => (ffmpeg, "ffmpeg has a hardware encoder"),
+            };
+            let backend = FallbackBackend::new(primary, software).with_hardware(self.program.clone(), hardware);
+            return Ok(match self.decoder_of(spec, plan) {
+                Some(decoder) => {
+                    let decoding = Arc::new(self.find_ffmpeg().await?.with_decoder(decoder));
+                    let backend = FallbackBackend::new(decoding, Arc::new(backend))
+                        .with_hardware(self.program.clone(), decoder.name);
+                    ChosenBackend { backend: Arc::new(backend), reason: "hardware decodes and encodes" }
+                }
+                None => ChosenBackend { backend: Arc::new(backend), reason },
+            });
+        }
+        let backend = match gstreamer {
+            Some(gstreamer) => Arc::new(FallbackBackend::new(gstreamer, ffmpeg)),
+            None => ffmpeg,
+        };
+        Ok(ChosenBackend { backend, reason })
+    }
+
+    /// The plan that names a hardware encoder, that encoder, and the software encoder that takes over when it fails; None if no
+    /// hardware is planned.
+    async fn hardware_of<'a>(&self, spec: &'a RenditionSpec) -> Option<(&'a EncodeVideo, &'static str, &'static str)> {
+        let Some(VideoPlan::Encode(plan)) = &spec.rendition.video else { return None };
+        let hardware = VideoEncoder::of_name(&plan.encoder).filter(|encoder| encoder.is_hardware)?;
+        let software = encoder_report(&self.program).await.best_software(hardware.codec)?;
+        Some((plan, hardware.name, software.name))
+    }
+
+    /// The hardware that decodes the video of a plan with a hardware encoder.
+    fn decoder_of(&self, spec: &RenditionSpec, plan: &EncodeVideo) -> Option<&'static HardwareDecoder> {
+        let (encoder, stream) = (VideoEncoder::of_name(&plan.encoder)?, spec.media.stream(plan.stream)?);
+        let decoder = find_decoder_report(&self.program)?.find(encoder, stream)?;
+        reason_against(&self.program, &self.forbidden_encoders, decoder.name).is_none().then_some(decoder)
     }
 
     /// GStreamer for a rendition, and why; the error is why ffmpeg makes it.
@@ -188,16 +256,19 @@ impl Backends {
         if let Some(forced) = self.forced.get() {
             return Ok(forced.clone());
         }
+        Ok(Arc::new(self.find_ffmpeg().await?.clone()))
+    }
+
+    async fn find_ffmpeg(&self) -> Result<&FfmpegBackend> {
         let backend = self.ffmpeg.get_or_try_init(|| async {
             let program = self.program.clone();
             let backend = tokio::task::spawn_blocking(move || FfmpegBackend::with_program(&program))
                 .await
                 .map_err(Error::internal)?;
             let missing = |why| Error::new(Code::TranscoderUnavailable, "no usable ffmpeg was found").with_cause(why);
-            let backend = backend.map_err(missing)?.with_text_style(self.text_style.clone());
-            Ok::<_, Error>(Arc::new(backend) as Arc<dyn Backend>)
+            Ok::<_, Error>(backend.map_err(missing)?.with_text_style(self.text_style.clone()))
         });
-        backend.await.cloned()
+        backend.await
     }
 
     /// GStreamer with all required elements; missing ones are logged once. An examination that failed is repeated at the

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -18,7 +18,7 @@ use crate::error::{Code, Result};
 
 /// All encode slots of the program.
 pub struct EncodeSlots {
-    slot_count: usize,
+    slot_count: AtomicUsize,
     started: Instant,
     state: Mutex<SlotState>,
     /// Sent when shares became free or known, so that a refused viewer may fit now.
@@ -120,18 +120,30 @@ pub struct ReservedSlot(Arc<EncodeSlots>);
 impl EncodeSlots {
     pub fn new(slot_count: usize) -> Arc<Self> {
         let (state, capacity_changes) = (Mutex::default(), watch::Sender::new(()));
-        Arc::new(Self { slot_count, started: Instant::now(), state, capacity_changes })
+        Arc::new(Self { slot_count: slot_count.into(), started: Instant::now(), state, capacity_changes })
     }
 
     /// Number of slots.
     pub fn slot_count(&self) -> usize {
-        self.slot_count
+        self.slot_count.load(Ordering::Relaxed)
+    }
+
+    /// Changes the number of slots, because remote workers came or went. Viewers that were admitted stay.
+    pub fn set_slot_count(&self, slot_count: usize) {
+        self.slot_count.store(slot_count, Ordering::Relaxed);
+        self.release_shares(&mut self.lock());
     }
 
     /// Slots in use: by working runs, by resting runs that would continue at once, and reserved ones.
     pub fn used_slots(&self) -> usize {
         let state = self.lock();
         state.reserved_slots + state.held_slots()
+    }
+
+    /// Renditions whose readers need segments, and that wait for a slot.
+    pub fn waiting_renditions(&self) -> usize {
+        let state = self.lock();
+        state.jobs.values().filter(|job| job.need.deadline_ms.is_some() && job.held_slots == 0).count()
     }
 
     /// Number of viewers that have a share of the slots.
@@ -183,11 +195,11 @@ impl EncodeSlots {
     /// Reserves a whole slot, if the viewers do not need it.
     pub fn reserve_slot(self: &Arc<Self>) -> Option<ReservedSlot> {
         let mut state = self.lock();
-        if !state.has_capacity(self.slot_count, 1.0) {
+        if !state.has_capacity(self.slot_count(), 1.0) {
             return None;
         }
         state.reserved_slots += 1;
-        state.assign_slots(self.slot_count, None);
+        state.assign_slots(self.slot_count(), None);
         Some(ReservedSlot(self.clone()))
     }
 
@@ -205,7 +217,7 @@ impl EncodeSlots {
         let share = rules::slot_share(rules::expected_speed(cost, state.throughput.per_second()));
         let admission = match viewer {
             AdmissionRequest::Admitted(admission) => admission.clone(),
-            _ if !state.has_capacity(self.slot_count, share) => return Err(SlotsExhausted),
+            _ if !state.has_capacity(self.slot_count(), share) => return Err(SlotsExhausted),
             _ => self.admit(&mut state, viewer, share),
         };
         let (allowed, receiver) = watch::channel(0);
@@ -232,7 +244,7 @@ impl EncodeSlots {
 
     /// Decides again after shares became free or smaller, and wakes refused viewers.
     fn release_shares(&self, state: &mut SlotState) {
-        state.assign_slots(self.slot_count, None);
+        state.assign_slots(self.slot_count(), None);
         self.capacity_changes.send_replace(());
     }
 
@@ -330,7 +342,7 @@ impl EncodeJob {
         let mut state = self.slots.lock();
         let Some(job) = state.jobs.get_mut(&self.id) else { return 0 };
         let was_complete = std::mem::replace(&mut job.need, need).is_complete;
-        state.assign_slots(self.slots.slot_count, Some(self.id));
+        state.assign_slots(self.slots.slot_count(), Some(self.id));
         if need.is_complete && !was_complete {
             self.slots.capacity_changes.send_replace(());
         }

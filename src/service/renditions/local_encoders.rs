@@ -1,24 +1,32 @@
-//! The encoders of this server: which work, and which codecs sessions are encoded in.
+//! The encoders of this server and its decoding hardware: which work, and which codecs sessions are encoded in.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::config::{Config, EncoderSetting};
+use crate::config::{Config, EncoderSetting, FORBIDDEN_HARDWARE};
 use crate::domain::codec::TargetCodec;
 use crate::engine::encoder_speed::{EncodeSpeed, measure_speed};
+use crate::engine::ffmpeg_decoders::{self, DecoderReport};
 use crate::engine::ffmpeg_encoders::{self, EncoderReport};
+use crate::engine::hardware_devices::list_devices;
+use crate::engine::hardware_rest::remaining_rest;
 use crate::engine::video_encoders::VideoEncoder;
 
 /// How long nothing must have been encoded before encoders are measured, seconds.
 const IDLE_SECONDS: u32 = 3;
 
-/// Tests and reports the local encoders.
+/// How often it is looked whether a graphics card has come or gone.
+const DEVICE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Tests and reports the local encoders and the decoding hardware.
 #[derive(Debug)]
 pub struct LocalEncoders {
     ffmpeg: PathBuf,
+    /// Names of hardware encoders and decoders, or `hardware` for all.
+    forbidden: Vec<String>,
     settings: Vec<(TargetCodec, EncoderSetting)>,
     /// Of the codecs with the setting `auto`, once they are measured.
     speeds: Mutex<Vec<(TargetCodec, EncodeSpeed)>>,
@@ -73,7 +81,8 @@ impl OptionalCodec {
 impl LocalEncoders {
     pub fn new(config: &Config) -> Self {
         let settings = TargetCodec::PREFERABLE.map(|codec| (codec, config.encoder_setting(codec))).to_vec();
-        Self { ffmpeg: config.ffmpeg.clone(), settings, speeds: Mutex::default(), preferred: Notify::new() }
+        let forbidden = config.forbidden_encoders.clone();
+        Self { ffmpeg: config.ffmpeg.clone(), forbidden, settings, speeds: Mutex::default(), preferred: Notify::new() }
     }
 
     /// Tests the encoders before the first request.
@@ -85,6 +94,27 @@ impl LocalEncoders {
             _ => {
                 tracing::error!(ffmpeg = %self.ffmpeg.display(), rejected = ?report.rejected, "no usable encoder was found")
             }
+        }
+        let decoders = self.decoders().await;
+        if !decoders.working.is_empty() {
+            let names: Vec<&str> = decoders.working.iter().map(|working| working.decoder.name).collect();
+            tracing::info!(decoders = ?names, "decoding hardware ready");
+        }
+    }
+
+    /// Tests encoders and decoders again when a device has come or gone. Never returns.
+    pub async fn follow_devices(&self, folder: &Path) {
+        let mut devices = list_devices(folder);
+        loop {
+            tokio::time::sleep(DEVICE_INTERVAL).await;
+            let found = list_devices(folder);
+            if found == devices {
+                continue;
+            }
+            tracing::info!(?found, "graphics and video devices have changed: encoders are tested again");
+            devices = found;
+            ffmpeg_encoders::retest_encoders(&self.ffmpeg).await;
+            ffmpeg_decoders::retest_decoders(&self.ffmpeg).await;
         }
     }
 
@@ -131,6 +161,26 @@ impl LocalEncoders {
         ffmpeg_encoders::encoder_report(&self.ffmpeg).await
     }
 
+    /// The hardware that decodes video.
+    pub async fn decoders(&self) -> Arc<DecoderReport> {
+        ffmpeg_decoders::decoder_report(&self.ffmpeg).await
+    }
+
+    /// The best encoder of a codec: one that passed its trial, is not forbidden and does not rest after a failure.
+    pub async fn best(&self, codec: TargetCodec) -> Option<&'static VideoEncoder> {
+        self.best_of(&*self.report().await, codec)
+    }
+
+    fn best_of(&self, report: &EncoderReport, codec: TargetCodec) -> Option<&'static VideoEncoder> {
+        let mut working = report.working.iter().copied().filter(|encoder| encoder.codec == codec);
+        working.find(|encoder| !encoder.is_hardware || self.reason_against(encoder.name).is_none())
+    }
+
+    /// Why the hardware encoder or decoder of this name, which works, is not used now, for people.
+    pub fn reason_against(&self, name: &'static str) -> Option<String> {
+        reason_against(&self.ffmpeg, &self.forbidden, name)
+    }
+
     /// The codecs besides H.264.
     pub async fn optional_codecs(&self) -> Vec<OptionalCodec> {
         let report = self.report().await;
@@ -138,7 +188,7 @@ impl LocalEncoders {
         let with_status = |&(codec, setting): &(TargetCodec, EncoderSetting)| OptionalCodec {
             codec,
             setting,
-            encoder: report.best(codec),
+            encoder: self.best_of(&report, codec),
             speed: speeds.iter().find(|(measured, _)| *measured == codec).map(|(_, speed)| speed.clone()),
         };
         self.settings.iter().map(with_status).collect()
@@ -158,8 +208,17 @@ impl LocalEncoders {
                 return Some(encoder);
             }
         }
-        self.report().await.best(TargetCodec::H264)
+        self.best(TargetCodec::H264).await
     }
+}
+
+/// Why a hardware encoder or decoder is not used now although it works: it is forbidden, or rests after a failure.
+pub(super) fn reason_against(ffmpeg: &Path, forbidden: &[String], name: &'static str) -> Option<String> {
+    if forbidden.iter().any(|forbidden| forbidden == name || forbidden == FORBIDDEN_HARDWARE) {
+        return Some("forbidden by forbidden_encoders".to_owned());
+    }
+    let rest = remaining_rest(ffmpeg, name)?;
+    Some(format!("rests for {} s after a failure", rest.as_secs()))
 }
 
 #[cfg(test)]

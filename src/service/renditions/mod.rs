@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::engine::RenditionSpec;
-use crate::engine::segment_cache::{CacheLimits, SegmentCache};
+use crate::engine::segment_cache::{CacheLimits, CacheUsage, SegmentCache};
 use crate::engine::worker::Isolation;
 use crate::error::{Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
@@ -88,6 +88,11 @@ impl Renditions {
 
     pub fn encode_slots(&self) -> &Arc<EncodeSlots> {
         self.runs.encode_slots()
+    }
+
+    /// Contents and use of the segment cache.
+    pub fn cache_usage(&self) -> CacheUsage {
+        self.segments.usage()
     }
 
     /// Finds the backends before the first session starts.

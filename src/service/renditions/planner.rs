@@ -14,6 +14,7 @@ use crate::domain::playback::{
 };
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::{Ticks, round_to_ms};
+use crate::domain::visibility::Visibility;
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
@@ -22,12 +23,14 @@ use crate::service::Service;
 mod audio_groups;
 mod audio_tracks;
 mod burned_subtitles;
+pub mod channel_copy;
 pub mod channel_item;
 pub mod channel_tracks;
 mod cmaf;
 mod converted_copy;
 mod copied_video;
 mod ladder;
+pub mod made_iframes;
 mod muxed;
 mod rendition;
 mod request_check;
@@ -42,7 +45,6 @@ use muxed::plan_muxed;
 use rendition::{PlannedRendition, Policy};
 use request_check::resolve_request;
 pub use text_tracks::TextTrack;
-pub use video_encode::display_size;
 use video_encode::{CodecChoice, EncodeLimits};
 
 /// Bit rates of encoded audio, kbit/s.
@@ -254,10 +256,14 @@ type LadderGrid = std::result::Result<Grid, &'static str>;
 /// # Errors
 /// Those of opening and probing; `VALIDATION_ERROR` for tracks and positions the item does not have; `UNPLAYABLE_MEDIA` with
 /// reasons; `TRANSCODER_UNAVAILABLE` when video must be encoded and no encoder works.
-pub async fn plan_playback(service: &Service, mut request: StartRequest) -> Result<PlannedPlayback> {
-    let source = service.library.open(&request.media_path).await?;
+pub async fn plan_playback(
+    service: &Service,
+    visibility: &Visibility,
+    mut request: StartRequest,
+) -> Result<PlannedPlayback> {
+    let source = service.library.open_seen(visibility, &request.media_path).await?;
     let media = service.media.probe(&source).await?.media;
-    let sidecar = resolve_request(service, &mut request, &source, &media).await?;
+    let sidecar = resolve_request(service, visibility, &mut request, &source, &media).await?;
     let (decision, mut reasons) = playback::decide(&media, &request.device.profile, &request.playback);
     let tracks = match decision {
         Decision::Refuse => return Err(unplayable_error(&reasons)),

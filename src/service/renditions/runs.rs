@@ -17,6 +17,7 @@ use crate::error::{Code, Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
 use crate::service::renditions::backend_counts::BackendCounts;
 use crate::service::renditions::encode_slots::{Admission, AdmissionRequest, EncodeJob, EncodeSlots, SlotsExhausted};
+use crate::telemetry::traces::{self, ActiveSpan};
 
 mod owner;
 #[cfg(test)]
@@ -53,6 +54,8 @@ pub struct RenditionProgress {
     /// The backend's own name for the encoder in use, if it differs from the planned one: the video encoder, or the audio
     /// encoder if only audio is encoded.
     pub encoder: Option<&'static str>,
+    /// The hardware that decodes video to encode; None if software does.
+    pub hardware_decoder: Option<&'static str>,
     /// The failure that made another backend take over.
     pub fallback_cause: Option<RunError>,
     /// Set when the owner gave up.
@@ -240,9 +243,16 @@ impl Lease {
         };
         let _waiting = WaitingGuard::new(&self.owner.health.waiting_requests);
         let (reply, reply_receiver) = oneshot::channel();
-        let request = SegmentRequest { index, reader_identity: Arc::downgrade(&self.reader_identity), reply };
+        let mut span = ActiveSpan::child_of(traces::current(), "wait for a segment");
+        span.set("segment", index);
+        let reader_identity = Arc::downgrade(&self.reader_identity);
+        let request = SegmentRequest { index, reader_identity, reply, trace: span.context() };
         self.owner.requests.send(request).await.map_err(|_| run_error())?;
-        reply_receiver.await.unwrap_or_else(|_| Err(run_error()))
+        let outcome = reply_receiver.await.unwrap_or_else(|_| Err(run_error()));
+        if outcome.is_err() {
+            span.set_failed();
+        }
+        outcome
     }
 
     /// Subscribes to the rendition's progress.

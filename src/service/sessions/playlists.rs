@@ -8,7 +8,7 @@ use crate::domain::cmaf::init_reader::{InitDescription, split_init};
 use crate::domain::grid::Grid;
 use crate::domain::playback::SubtitleDelivery;
 use crate::domain::playlist::{
-    self, CaptionService, InitId, MediaPlaylist, MultivariantPlaylist, PlaylistTrack, SubtitleRendition,
+    self, CaptionService, IFrame, InitId, MediaPlaylist, MultivariantPlaylist, PlaylistTrack, SubtitleRendition,
 };
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::subtitles::write_webvtt_segment;
@@ -16,6 +16,7 @@ use crate::engine::TIMELINE_BASE;
 use crate::engine::content::SegmentContent;
 use crate::error::{Code, Error, Result};
 use crate::service::media::subtitles::{SubtitleLocation, Subtitles};
+use crate::service::renditions::planner::made_iframes::MadeIFrames;
 use crate::service::renditions::planner::{RenditionId, SessionPlan, start_segment};
 
 impl SessionPlan {
@@ -72,6 +73,8 @@ impl Session {
         let (audio, audio_groups) = (plan.audio.descriptions(), plan.audio.groups());
         let subtitles: Vec<SubtitleRendition> = plan.subtitles.iter().map(|track| track.description.clone()).collect();
         let captions = plan.closed_captions();
+        let client = plan.request.capabilities.format(plan.format()).filter(|client| client.has_iframe_playlists);
+        let made_iframes = client.and_then(|client| Some(plan.made_iframes()?.variant(client.knows_avc3)));
         let playlist = MultivariantPlaylist {
             format: plan.format(),
             is_independent: (0..plan.rungs.len()).all(|rung| plan.is_independent(RenditionId::Rung(rung))),
@@ -81,6 +84,7 @@ impl Session {
             audio_groups: &audio_groups,
             subtitles: &subtitles,
             captions: (!captions.is_empty()).then_some(&captions),
+            made_iframes: made_iframes.as_ref(),
         };
         playlist.render(grant).into()
     }
@@ -109,7 +113,7 @@ impl Session {
         Ok(render(&spec.grid, init, self.plan.is_independent(id)))
     }
 
-    /// The I-frame playlist of video copied from mp4, with `grant` in every URI.
+    /// The I-frame playlist of packaged video, with `grant` in every URI.
     ///
     /// # Errors
     /// `ASSET_NOT_FOUND` for other tracks.
@@ -118,15 +122,61 @@ impl Session {
         let no_iframes = || Error::new(Code::AssetNotFound, "the track has no I-frame playlist");
         let packaged = spec.package.as_ref().and_then(|package| package.cmaf_track()).ok_or_else(no_iframes)?;
         let iframes = packaged.keyframe_ranges(&spec.grid).ok_or_else(no_iframes)?;
+        Ok(self.render_iframes((track, &spec.grid), packaged.init_segment(), &iframes, grant))
+    }
+
+    /// The I-frame playlist of frames that are made for the session, one for each segment. `init` is the init segment of one
+    /// of them; of two requests at the same time the first counts, so that one is published.
+    pub fn made_iframe_playlist(&self, made: MadeIFrames<'_>, init: Bytes, grant: &str) -> Bytes {
+        let init = self.made_iframe_init.get_or_init(|| init);
+        let grid = &made.rung.spec.grid;
+        let iframes: Vec<IFrame> = (0..grid.len()).map(|segment| IFrame { segment, bytes: None }).collect();
+        self.render_iframes((made.track, grid), init, &iframes, grant)
+    }
+
+    /// The init segment of the frames that are made for the session, once their playlist was requested.
+    pub fn made_iframe_init(&self) -> Option<&Bytes> {
+        self.made_iframe_init.get()
+    }
+
+    fn render_iframes(
+        &self,
+        (track, grid): (PlaylistTrack, &Grid),
+        init: &Bytes,
+        iframes: &[IFrame],
+        grant: &str,
+    ) -> Bytes {
         let playlist = MediaPlaylist {
             track,
-            init: Some(InitId::of(packaged.init_segment())),
-            grid: &spec.grid,
+            init: Some(InitId::of(init)),
+            grid,
             from: self.plan.list_start(),
             start_seconds: self.plan.request.start_seconds,
             is_independent: true,
         };
-        Ok(playlist.render_iframes(&iframes, grant).into())
+        playlist.render_iframes(iframes, grant).into()
+    }
+
+    /// The first frame of a segment of packaged video.
+    ///
+    /// # Errors
+    /// `ASSET_NOT_FOUND` for other tracks and past the end; `SOURCE_READ_FAILED`.
+    pub async fn iframe(&self, track: PlaylistTrack, segment: usize) -> Result<Bytes> {
+        self.touch();
+        let spec = self.plan.rendition_of_track(track).and_then(|id| self.plan.spec_of(id)).ok_or_else(no_track)?;
+        let no_iframe = || Error::new(Code::AssetNotFound, format!("the track has no I-frame {segment}"));
+        let package = spec.package.clone().filter(|package| package.cmaf_track().is_some()).ok_or_else(no_iframe)?;
+        if segment >= spec.grid.len() {
+            return Err(no_iframe());
+        }
+        let (source, grid) = (spec.source.clone(), spec.grid.clone());
+        // Reads up to some MB, perhaps from a disk that is asleep.
+        let read = tokio::task::spawn_blocking(move || {
+            package.cmaf_track().map(|track| track.lay_out_iframe(&*source, &grid, segment))
+        });
+        let read = read.await.map_err(Error::internal)?.ok_or_else(no_iframe)?;
+        let unreadable = |cause| Error::new(Code::SourceReadFailed, "the file could not be read").with_cause(cause);
+        read.map(Bytes::from).map_err(unreadable)
     }
 
     /// The init segment of a rendition in fMP4.

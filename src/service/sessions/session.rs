@@ -1,6 +1,6 @@
 //! One session: its state, its owner task, and the playlists and segments it serves.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use super::failure::{SessionFailure, failure_error, session_ended_error};
 use super::leases::{CurrentRung, SessionLeases};
 use super::lock;
 use crate::domain::cmaf::init_reader::split_init;
+use crate::domain::histogram::Histogram;
 use crate::domain::session::{SessionEvent, SessionState};
 use crate::engine::RunError;
 use crate::engine::content::SegmentContent;
@@ -41,6 +42,8 @@ pub struct Session {
     pub(super) leases: SessionLeases,
     /// Published init segments of encoded renditions.
     pub(super) encoded_inits: Mutex<Vec<(RenditionId, Bytes)>>,
+    /// The published init segment of its I-frames, if they are made.
+    pub(super) made_iframe_init: OnceLock<Bytes>,
     renditions: Arc<Renditions>,
     stop: CancellationToken,
 }
@@ -96,6 +99,7 @@ impl Session {
             view: watch::Sender::new(SessionView { state: SessionState::Starting, failure: None, video_codec: None }),
             leases,
             encoded_inits: Mutex::default(),
+            made_iframe_init: OnceLock::new(),
             renditions,
             stop,
         }
@@ -106,7 +110,7 @@ impl Session {
     }
 
     /// Drives the state until the session ends. `lease` is that of its first rung.
-    pub(super) async fn run(&self, lease: Arc<Lease>) {
+    pub(super) async fn run(&self, lease: Arc<Lease>, first_segment_times: &Histogram) {
         let first_segment = start_segment(&self.plan);
         let source = self.source();
         let first_video = async move { lease.segment(first_segment).await?.content.read_head(source).await };
@@ -133,6 +137,7 @@ impl Session {
                     first_head = None;
                     match first {
                         Ok(head) => {
+                            first_segment_times.record(self.age());
                             let video_codec = self.plan.read_video_codec(&head);
                             self.view.send_modify(|view| view.video_codec = video_codec);
                             SessionEvent::Ready
@@ -215,7 +220,8 @@ impl Session {
         self.view.borrow().state.is_active()
     }
 
-    pub(super) fn touch(&self) {
+    /// Resets the idle timeout.
+    pub fn touch(&self) {
         *lock(&self.last_access) = (Instant::now(), Timestamp::now());
     }
 

@@ -49,6 +49,7 @@ fn viewer(name: &str) -> Principal {
         login_id: "l".into(),
         channels: None,
         expires_at: None,
+        visibility: crate::domain::visibility::Visibility::All,
     }
 }
 

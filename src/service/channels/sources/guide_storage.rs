@@ -5,10 +5,13 @@
 //!
 //! Until 2026-11-22 each channel was one record, of any size, under `source/id`; such guides are still read.
 
+use std::collections::BTreeMap;
+
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::listing::Listing;
+use crate::domain::xmltv::parse::MAX_CHANNEL_ICON_BYTES;
 use crate::error::{Code, Result};
 use crate::store::{MAX_RECORD_BYTES, Store, Tree};
 
@@ -17,6 +20,7 @@ const MAX_PIECE_TEXT_BYTES: usize = 256 << 10;
 
 // JSON escapes one byte to at most six, and one listing has a few kilobytes of text.
 const _: () = assert!(6 * (MAX_PIECE_TEXT_BYTES + (64 << 10)) < MAX_RECORD_BYTES);
+const _: () = assert!(6 * MAX_CHANNEL_ICON_BYTES + (1 << 20) < MAX_RECORD_BYTES);
 
 /// Bytes of JSON for a listing apart from its texts.
 const LISTING_OVERHEAD_BYTES: usize = 160;
@@ -29,7 +33,19 @@ const CONCURRENT_WRITES: usize = 64;
 pub struct GuideHead {
     generation: u32,
     pieces: u32,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    icons: ChannelIcons,
 }
+
+/// The guide of a source as it is stored.
+#[derive(Debug, Default)]
+pub struct StoredGuide {
+    pub channels: GuidePiece,
+    pub icons: ChannelIcons,
+}
+
+/// Addresses of icons on other servers, by the id of their channel.
+pub type ChannelIcons = BTreeMap<String, String>;
 
 /// Listings by the id of their channel; a channel may continue in the next piece.
 pub type GuidePiece = Vec<(String, Vec<Listing>)>;
@@ -47,18 +63,19 @@ fn piece_key(source: u32, generation: u32, piece: u32) -> String {
 }
 
 /// Reads the stored guide of a source; None if it has no guide.
-pub fn read_guide(store: &Store, tree: Tree, source: u32) -> Result<Option<GuidePiece>> {
-    let Some(GuideHead { generation, pieces }) = store.get(tree, &head_key(source))? else {
-        return read_old_format(store, tree, source);
+pub fn read_guide(store: &Store, tree: Tree, source: u32) -> Result<Option<StoredGuide>> {
+    let Some(GuideHead { generation, pieces, icons }) = store.get(tree, &head_key(source))? else {
+        let old = read_old_format(store, tree, source)?;
+        return Ok(old.map(|channels| StoredGuide { channels, icons: ChannelIcons::new() }));
     };
-    let mut all = GuidePiece::new();
+    let mut channels = GuidePiece::new();
     for number in 0..pieces {
         match store.get::<GuidePiece>(tree, &piece_key(source, generation, number))? {
-            Some(piece) => all.extend(piece),
+            Some(piece) => channels.extend(piece),
             None => tracing::error!(source.id = source, piece = number, "a piece of a guide is missing"),
         }
     }
-    Ok(Some(all))
+    Ok(Some(StoredGuide { channels, icons }))
 }
 
 /// Reads the format of older versions.
@@ -87,11 +104,12 @@ pub async fn write_guide<'a>(
     tree: Tree,
     source: u32,
     guide: impl Iterator<Item = (&'a str, &'a [Listing])>,
+    icons: ChannelIcons,
 ) -> Result<()> {
     let former: Option<GuideHead> = store.get(tree, &head_key(source))?;
     let generation = former.map_or(0, |head| head.generation.wrapping_add(1));
     let pieces: Vec<_> = split_guide(guide).collect();
-    let head = GuideHead { generation, pieces: pieces.len() as u32 };
+    let head = GuideHead { generation, pieces: pieces.len() as u32, icons };
     let writes = pieces.into_iter().zip(0..).map(|(piece, number)| async move {
         let key = piece_key(source, generation, number);
         store.put(tree, &key, &piece).await
@@ -164,8 +182,8 @@ fn split_guide<'a>(
 }
 
 fn text_bytes(listing: &Listing) -> usize {
-    let Listing { title, subtitle, description, categories, rating, .. } = listing;
-    let optional = [subtitle, rating].into_iter().flatten().map(String::len);
+    let Listing { title, subtitle, description, categories, rating, icon_url, .. } = listing;
+    let optional = [subtitle, rating, icon_url].into_iter().flatten().map(String::len);
     let texts = categories.iter().map(String::len).chain(optional).sum::<usize>();
     LISTING_OVERHEAD_BYTES + title.len() + description.len() + texts
 }

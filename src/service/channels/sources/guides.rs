@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::guide_storage;
+use super::guide_storage::{self, ChannelIcons};
 use crate::domain::channel::Channel;
 use crate::domain::external::ExternalChannel;
 use crate::domain::listing::{Listing, Listings};
@@ -43,10 +43,10 @@ impl GuideCache {
             };
             let Some(stored) = stored else { continue };
             let mut channels: BTreeMap<String, Vec<Listing>> = BTreeMap::new();
-            for (channel, listings) in stored {
+            for (channel, listings) in stored.channels {
                 channels.entry(channel).or_default().extend(listings);
             }
-            by_source.insert(*id, Arc::new(build_guide(channels)));
+            by_source.insert(*id, Arc::new(build_guide(channels, &stored.icons)));
         }
         Ok(Self { store, by_source: RwLock::new(by_source), mapping: tokio::sync::Mutex::default() })
     }
@@ -59,14 +59,21 @@ impl GuideCache {
     ///
     /// # Errors
     /// `STORAGE_FULL`; then the former guide stays in use.
-    pub async fn put(&self, source: &ImportSource, channels: BTreeMap<String, Vec<Listing>>) -> Result<()> {
+    pub async fn put(
+        &self,
+        source: &ImportSource,
+        channels: BTreeMap<String, Vec<Listing>>,
+        mut icons: ChannelIcons,
+    ) -> Result<()> {
         let tree = guide_tree(source);
         let former = self.all().remove(&source.id).unwrap_or_default();
-        let build_task = tokio::task::spawn_blocking(move || build_guide(channels));
-        let guide = Arc::new(build_task.await.map_err(crate::error::Error::internal)?);
+        icons.retain(|id, _| channels.contains_key(id));
+        let build_task = tokio::task::spawn_blocking(move || (build_guide(channels, &icons), icons));
+        let (guide, icons) = build_task.await.map_err(crate::error::Error::internal)?;
+        let guide = Arc::new(guide);
         if !is_same_guide(&former, &guide) || !guide_storage::is_stored(&self.store, tree, source.id)? {
             let channels = guide.iter().map(|(id, listings)| (id.as_str(), listings.all.as_slice()));
-            guide_storage::write_guide(&self.store, tree, source.id, channels).await?;
+            guide_storage::write_guide(&self.store, tree, source.id, channels, icons).await?;
         }
         self.by_source.write().unwrap_or_else(PoisonError::into_inner).insert(source.id, guide);
         // The new guide is stored. A former one left in the other tree is not read, and is removed next time.
@@ -89,8 +96,12 @@ impl GuideCache {
     }
 }
 
-fn build_guide(channels: BTreeMap<String, Vec<Listing>>) -> GuideListings {
-    channels.into_iter().map(|(id, all)| (id, Arc::new(Listings::from_unsorted(all, 0)))).collect()
+fn build_guide(channels: BTreeMap<String, Vec<Listing>>, icons: &ChannelIcons) -> GuideListings {
+    let build = |(id, all)| {
+        let listings = Listings::from_unsorted(all, 0).with_icon(icons.get(&id).map(String::as_str));
+        (id, Arc::new(listings))
+    };
+    channels.into_iter().map(build).collect()
 }
 
 fn is_same_guide(former: &GuideListings, current: &GuideListings) -> bool {
@@ -158,7 +169,10 @@ fn find_listings(guides: &[(u32, Arc<GuideListings>)], channel: &Channel) -> Opt
     let listings = candidates.find_map(|(_, guide)| guide.get(id))?;
     match imported.map_or(0, |entry| entry.shift_ms) {
         0 => Some(listings.clone()),
-        shift_ms => Some(Arc::new(Listings::from_unsorted(listings.all.clone(), shift_ms))),
+        shift_ms => {
+            let shifted = Listings::from_unsorted(listings.all.clone(), shift_ms);
+            Some(Arc::new(shifted.with_icon(listings.icon_url.as_deref())))
+        }
     }
 }
 
@@ -223,9 +237,10 @@ mod tests {
             ("one".to_owned(), sample_listings(12_000, &long)),
             ("two".to_owned(), sample_listings(3, "short")),
         ]);
-        guides.put(&uploaded_source(), channels.clone()).await.unwrap();
+        let icons = ChannelIcons::from(["two", "gone"].map(|id| (id.to_owned(), format!("https://i.example/{id}"))));
+        guides.put(&uploaded_source(), channels.clone(), icons.clone()).await.unwrap();
         let stored = store.keys(Tree::UploadedProgrammes, "").unwrap();
-        guides.put(&uploaded_source(), channels).await.unwrap();
+        guides.put(&uploaded_source(), channels, icons).await.unwrap();
         assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap(), stored, "the same guide is not written again");
         drop((guides, store));
 
@@ -234,14 +249,16 @@ mod tests {
         let guide = guides.all().remove(&7).unwrap();
         assert_eq!((guide["one"].all.len(), guide["two"].all.len()), (12_000, 3));
         assert!(guide["one"].all.iter().all(|listing| listing.description == long));
-        guides.put(&uploaded_source(), BTreeMap::from([("two".to_owned(), sample_listings(4, "new"))])).await.unwrap();
+        assert_eq!((&guide["one"].icon_url, guide["two"].icon_url.as_deref()), (&None, Some("https://i.example/two")));
+        let two = BTreeMap::from([("two".to_owned(), sample_listings(4, "new"))]);
+        guides.put(&uploaded_source(), two, ChannelIcons::new()).await.unwrap();
         assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap().len(), 2, "a head and a piece");
         drop((guides, store));
 
         let store = Store::open_waiting(dir.path()).unwrap();
         let guides = GuideCache::open(store.clone(), &known_sources()).unwrap();
         let guide = guides.all().remove(&7).unwrap();
-        assert_eq!((guide.len(), guide["two"].all.len()), (1, 4));
+        assert_eq!((guide.len(), guide["two"].all.len(), &guide["two"].icon_url), (1, 4, &None));
         guides.remove(7).await.unwrap();
         assert_eq!(store.keys(Tree::UploadedProgrammes, "").unwrap(), [""; 0]);
     }
@@ -256,14 +273,15 @@ mod tests {
         let guides = GuideCache::open(store.clone(), &known_sources()).unwrap();
         assert_eq!(guides.all()[&7]["a/b"].all.len(), 5);
         let new_guide = || BTreeMap::from([("c".to_owned(), sample_listings(1, "new"))]);
-        assert!(guides.put(&uploaded_source(), new_guide()).await.is_err(), "the disk is full");
+        let no_icons = ChannelIcons::new;
+        assert!(guides.put(&uploaded_source(), new_guide(), no_icons()).await.is_err(), "the disk is full");
         assert_eq!(guides.all()[&7]["a/b"].all.len(), 5);
         drop((guides, store));
 
         let store = Store::open_waiting(dir.path()).unwrap();
         let guides = GuideCache::open(store.clone(), &known_sources()).unwrap();
         assert_eq!(guides.all()[&7]["a/b"].all.len(), 5, "also after a restart");
-        guides.put(&uploaded_source(), new_guide()).await.unwrap();
+        guides.put(&uploaded_source(), new_guide(), no_icons()).await.unwrap();
         assert!(store.keys(Tree::UploadedProgrammes, "0000000007/").unwrap().is_empty(), "now stored in pieces");
         let guides = GuideCache::open(store, &known_sources()).unwrap();
         assert_eq!(guides.all()[&7].keys().collect::<Vec<_>>(), ["c"]);

@@ -124,7 +124,7 @@ impl Service {
             }
             ParsedSource::Guide(guide) => {
                 let counts = guide_counts(&guide);
-                self.sources.guides.put(source, guide.listings).await?;
+                self.sources.guides.put(source, guide.listings, guide.channel_icons).await?;
                 (counts, guide.skipped)
             }
         };

@@ -25,7 +25,7 @@ pub(super) async fn choose_subtitles(
     });
     match best_subtitle(media, &sidecar_files, languages) {
         None => (SubtitleDelivery::None, None),
-        Some(BurnedSubtitle::Sidecar { path, bitmap }) => match sidecars::open_sidecar(&service.library, &path).await {
+        Some(BurnedSubtitle::Sidecar { path, bitmap }) => match service.library.open_uncached(&path).await {
             Ok(file) => (SubtitleDelivery::Burn(BurnedSubtitle::Sidecar { path, bitmap }), Some(file)),
             Err(fault) => {
                 tracing::warn!(media.path = path, %fault, "a channel is aired without its subtitles");

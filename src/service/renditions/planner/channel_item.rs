@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::burned_subtitles::{self, is_language};
 use super::rendition::{PlannedRendition, Policy, plan_rendition};
 use super::video_encode::{CodecChoice, EncodeLimits};
-use super::{DecidedItem, STEREO_KBPS, channel_tracks};
+use super::{DecidedItem, STEREO_KBPS, channel_copy, channel_tracks};
 use crate::domain::channel::{OutputSettings, WatermarkSettings};
 use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
@@ -18,7 +18,7 @@ use crate::domain::plan::{AudioPlan, Rendition, VideoPlan, WatermarkOverlay};
 use crate::domain::playback::{self, Decision, DeviceProfile, PlaybackRequest, TrackAction};
 use crate::domain::schedule::breaks::{self, BreakPosition};
 use crate::domain::schedule::segmentation::{self, Segmentation, VideoFormat};
-use crate::domain::schedule::{ItemLanguages, ScheduleItem};
+use crate::domain::schedule::{ItemCopy, ItemLanguages, ScheduleItem};
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::time::{FrameRate, Ticks};
 use crate::engine::RenditionSpec;
@@ -34,6 +34,8 @@ pub struct MeasuredItem {
     /// Positions where the programme may be interrupted.
     pub breaks: Box<[BreakPosition]>,
     pub languages: Option<ItemLanguages>,
+    /// How it is copied for clients that decode it; None if it is copied for all, or for none.
+    pub copy: Option<ItemCopy>,
 }
 
 /// Measures an item as a channel will air it.
@@ -50,18 +52,34 @@ pub async fn measure(service: &Service, path: &str, output: &OutputSettings) -> 
         grid => Segmentation::from_grid(grid),
     };
     let duration_ms = (end.min(spec.grid.end()) - first_frame).as_ms_rounded();
-    let chapters = spec.media.chapters.iter().map(|chapter| Ticks::from_seconds(chapter.start_seconds) - first_frame);
-    let breaks = breaks::break_positions(chapters, &segmentation.grid(), duration_ms);
+    let scene_ends = scene_ends(service, &spec).await;
+    let scene_ends = scene_ends.into_iter().map(|at| at - first_frame);
+    let breaks = breaks::break_positions(scene_ends, &segmentation.grid(), duration_ms);
     let video_format = video_format(&spec.media, &spec.rendition, output.max_height);
     let languages = channel_tracks::item_languages(service, &spec).await;
-    Ok(MeasuredItem { duration_ms, segmentation, video_format, breaks, languages })
+    let copy = channel_copy::measure(service, &spec, output, duration_ms).await;
+    Ok(MeasuredItem { duration_ms, segmentation, video_format, breaks, languages, copy })
 }
 
-/// Prepares an item for airing, exactly as it was measured.
+/// Where scenes of a file end: at its chapters, otherwise at the scene breaks that were found in it.
+async fn scene_ends(service: &Service, spec: &RenditionSpec) -> Vec<Ticks> {
+    let chapters = &spec.media.chapters;
+    match chapters.is_empty() {
+        true => service.scene_breaks(&spec.source).await,
+        false => chapters.iter().map(|chapter| Ticks::from_seconds(chapter.start_seconds)).collect(),
+    }
+}
+
+/// Prepares an item for airing, exactly as it was measured. Its file is at `path` now.
 ///
 /// # Errors
 /// Those of [`measure`]; `SOURCE_CHANGED` when the file can no longer be segmented as it was.
-pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSettings) -> Result<RenditionSpec> {
+pub async fn prepare(
+    service: &Service,
+    item: &ScheduleItem,
+    path: &str,
+    output: &OutputSettings,
+) -> Result<RenditionSpec> {
     let copy = matches!(item.segmentation, Segmentation::Keyframes(_));
     let frame_rate = match &item.segmentation {
         Segmentation::Frames(stored) => Some(stored.rate),
@@ -78,7 +96,7 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
         // Copied video shows neither.
         (settings.subtitle_languages, settings.watermark) = (Vec::new(), None);
     }
-    let mut spec = plan_item(service, &item.path, &settings).await?.spec;
+    let mut spec = plan_item(service, path, &settings).await?.spec;
     let is_unchanged = match (&item.segmentation, &*spec.grid) {
         // Another length does no harm: the last frame is repeated, or the rest is left out.
         (Segmentation::Frames(stored), Grid::Frames(current)) => stored.rate == current.rate,
@@ -97,7 +115,12 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
             add_watermark(service, &mut spec, watermark).await;
         }
     }
-    // Measured now only, because it takes a while.
+    add_gain(service, &mut spec, output).await;
+    Ok(spec)
+}
+
+/// Sets the gain of encoded audio. It is measured when an item is aired, because that takes a while.
+pub(super) async fn add_gain(service: &Service, spec: &mut RenditionSpec, output: &OutputSettings) {
     if let Some(level) = output.loudness_lufs
         && let Some(AudioPlan::Encode { stream, .. }) = spec.rendition.audio
     {
@@ -106,7 +129,11 @@ pub async fn prepare(service: &Service, item: &ScheduleItem, output: &OutputSett
             *gain_tenths_db = gain;
         }
     }
-    Ok(spec)
+}
+
+/// Whether the default audio of a channel's item is encoded.
+pub(super) fn needs_audio_encode(media: &Media, stream: u32, output: &OutputSettings) -> bool {
+    output.loudness_lufs.is_some() || !is_stereo_aac(media, stream)
 }
 
 /// Plans the rendition of an item for these settings.
@@ -137,7 +164,7 @@ async fn plan_item(service: &Service, path: &str, output: &OutputSettings) -> Re
         *action = TrackAction::Encode;
     }
     if let Some((stream, action)) = &mut tracks.audio
-        && (output.loudness_lufs.is_some() || !is_stereo_aac(&media, *stream))
+        && needs_audio_encode(&media, *stream, output)
     {
         *action = TrackAction::Encode;
     }
@@ -214,7 +241,7 @@ async fn add_watermark(service: &Service, spec: &mut RenditionSpec, watermark: &
 }
 
 /// The first audio stream in the first of these languages that exists; None leaves the choice to the file.
-fn choose_audio(media: &Media, languages: &[String]) -> Option<u32> {
+pub(super) fn choose_audio(media: &Media, languages: &[String]) -> Option<u32> {
     languages.iter().find_map(|language| {
         let found = media.audio_streams().find(|(stream, audio)| {
             stream.is_decodable && !audio.is_commentary && is_language(stream.language.as_deref(), language)

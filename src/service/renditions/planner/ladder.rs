@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::video_encode::{self, CodecChoice, EncodeLimits, plan_encode};
-use super::{STEREO_KBPS, SessionPlan, display_size};
+use super::{STEREO_KBPS, SessionPlan};
 use crate::domain::cmaf::Color;
 use crate::domain::cmaf::segment_sizes::BitRates;
 use crate::domain::codec::TargetCodec;
@@ -91,7 +91,8 @@ impl CopiedVideoAttributes {
 
 impl Rung {
     pub(super) fn new(spec: Arc<RenditionSpec>, duration: f64) -> Self {
-        let packaged_rates = spec.package.as_ref().and_then(|package| package.cmaf_track()?.bit_rates(&spec.grid));
+        let packaged = spec.package.as_ref().and_then(|package| package.cmaf_track());
+        let packaged_rates = packaged.and_then(|track| track.bit_rates(&spec.grid));
         let rates = packaged_rates.unwrap_or_else(|| bandwidth(&spec.source, &spec.media, &spec.rendition, duration));
         let video_format = video_size_and_rate(&spec.media, &spec.rendition);
         Self {
@@ -99,7 +100,8 @@ impl Rung {
             frame_rate: video_format.and_then(|(_, rate)| rate),
             bandwidth: rates.peak,
             average_bandwidth: rates.average,
-            iframe_bandwidth: rates.iframe_peak,
+            // Without sizes, I-frames are at most as large as the segments that begin with them.
+            iframe_bandwidth: rates.iframe_peak.or(packaged.and_then(|track| track.index()).map(|_| rates.peak)),
             audio_codec: audio_codec(&spec.media, &spec.rendition),
             copied_video: CopiedVideoAttributes::of(&spec),
             spec,
@@ -228,7 +230,7 @@ fn video_size_and_rate(media: &Media, rendition: &Rendition) -> Option<((u32, u3
         VideoPlan::Encode(plan) => Some(((plan.width, plan.height), Some(plan.frame_rate))),
         VideoPlan::Copy { stream } => {
             let (_, video) = media.video_streams().find(|(found, _)| found.index == *stream)?;
-            let (width, height) = display_size(video);
+            let (width, height) = video.display_size();
             Some(((width.round() as u32, height.round() as u32), video.frame_rate))
         }
     }

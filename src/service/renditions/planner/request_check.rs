@@ -6,6 +6,7 @@ use super::{StartRequest, SubtitleRequest};
 use crate::domain::media::Media;
 use crate::domain::plan::BurnedSubtitle;
 use crate::domain::playback::SubtitleDelivery;
+use crate::domain::visibility::Visibility;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -14,6 +15,7 @@ use crate::service::library::sidecars::{self, Sidecar};
 /// Checks the request against the item's tracks and sets its subtitle. Returns the open file of a sidecar subtitle to burn in.
 pub(super) async fn resolve_request(
     service: &Service,
+    visibility: &Visibility,
     request: &mut StartRequest,
     source: &Arc<SourceFile>,
     media: &Media,
@@ -46,7 +48,7 @@ pub(super) async fn resolve_request(
         }
         (SubtitleRequest::External, _, Some(path)) => {
             check_text_path(path)?;
-            service.library.roots().locate(path)?;
+            service.library.locate_seen(visibility, path)?;
             SubtitleDelivery::TextSidecar { path: path.clone() }
         }
         (SubtitleRequest::Burn, None, Some(path)) => {
@@ -55,7 +57,8 @@ pub(super) async fn resolve_request(
             if !bitmap {
                 check_text_path(path)?;
             }
-            sidecar = Some(sidecars::open_sidecar(&service.library, path).await?);
+            service.library.locate_seen(visibility, path)?;
+            sidecar = Some(service.library.open_uncached(path).await?);
             SubtitleDelivery::Burn(BurnedSubtitle::Sidecar { path: path.clone(), bitmap })
         }
         (SubtitleRequest::External, _, None) => {

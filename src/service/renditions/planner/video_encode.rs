@@ -93,8 +93,8 @@ async fn choose_encoder(
     let encoders = &service.local_encoders;
     let is_small = width.min(height) < MIN_SIDE_OF_OTHER_CODECS;
     match codec {
-        _ if is_small => encoders.report().await.best(TargetCodec::H264),
-        CodecChoice::Fixed(codec) => encoders.report().await.best(codec),
+        _ if is_small => encoders.best(TargetCodec::H264).await,
+        CodecChoice::Fixed(codec) => encoders.best(codec).await,
         CodecChoice::Preferred(client) => {
             let pixel_rate = f64::from(width) * f64::from(height) * rate.as_f64();
             let preferred: Vec<TargetCodec> = client.encoders_for((width, height), rate).collect();
@@ -119,17 +119,9 @@ fn field_rate(
     (is_field_rate && is_decoded() && service.renditions.encode_slots().keeps_up_with(cost)).then_some(rate)
 }
 
-/// Display size: square pixels, upright.
-pub fn display_size(video: &Video) -> (f64, f64) {
-    let (num, den) = video.sample_aspect;
-    let aspect = f64::from(num.max(1)) / f64::from(den.max(1));
-    let (width, height) = (f64::from(video.width.max(1)) * aspect, f64::from(video.height.max(1)));
-    if matches!(video.rotation, 90 | 270) { (height, width) } else { (width, height) }
-}
-
 /// The encoded size: never larger than the display size, both sides even.
 fn target_size(video: &Video, max_height: Option<u32>) -> (u32, u32) {
-    let (width, height) = display_size(video);
+    let (width, height) = video.display_size();
     let height_scale = max_height.map_or(1.0, |lines| f64::from(lines) / height);
     let area_scale = (MAX_PIXELS / (width * height)).sqrt();
     let scale = height_scale.min(area_scale).min(4096.0 / width.max(height) * 2.0).min(1.0);

@@ -21,11 +21,13 @@ use tokio::time::Instant;
 use super::{ReaderIdentity, RenditionProgress, RunActivity, RunHealth};
 use crate::domain::encode_slots::PlaybackClock;
 use crate::domain::plan::VideoPlan;
+use crate::domain::trace::TraceContext;
 use crate::engine::content::SegmentContent;
 use crate::engine::segment_cache::{SegmentCache, StoredSegment};
 use crate::engine::source::SourceFile;
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 use crate::service::renditions::encode_slots::EncodeJob;
+use crate::telemetry::traces::ActiveSpan;
 
 mod assignment;
 mod fault_handling;
@@ -49,6 +51,8 @@ pub(super) struct SegmentRequest {
     pub index: usize,
     pub reader_identity: Weak<ReaderIdentity>,
     pub reply: oneshot::Sender<Result<StoredSegment, RunError>>,
+    /// The span that waits for it, if it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 struct WaitingRequest {
@@ -71,6 +75,8 @@ struct ActiveRun {
     allowed_through: usize,
     /// When the last segment arrived, or the run was allowed to work.
     progressed_at: Instant,
+    /// Ends with the run.
+    _span: ActiveSpan,
 }
 
 impl ActiveRun {
@@ -227,6 +233,7 @@ impl Owner {
             None => {
                 // The run ended in good order: the file is shorter than its header states.
                 let next = active.next_segment;
+                self.health.run_counts().count_finish(self.backend.active_backend_name());
                 self.runs.remove(run_index);
                 if next < self.end_segment {
                     tracing::info!(rendition = &*self.rendition_key, segment = next, "the source ended early");
@@ -244,6 +251,8 @@ impl Owner {
             let is_whole = self.spec.grid.segment_length(index) * 10
                 >= self.spec.grid.segment_length(self.spec.grid.len() / 2) * 9;
             job.record_segment(media_seconds, (is_whole && !is_first).then_some(spent_seconds));
+            let (length, spent) = (Duration::from_secs_f64(media_seconds), Duration::from_secs_f64(spent_seconds));
+            self.health.run_counts().count_encode(self.backend.active_backend_name(), length, spent);
         }
         let speed = media_seconds / spent_seconds.max(0.001);
         self.speed = Some(self.speed.map_or(speed, |mean| mean * 0.9 + speed * 0.1));
@@ -280,8 +289,11 @@ impl Owner {
             self.give_up(RunError::SourceChanged);
             return false;
         }
-        let started = self.backend.start(Job::new(self.spec.clone(), first), first);
+        let mut span = ActiveSpan::child_of(self.trace_of_request(first), "run");
+        let started = self.backend.start(Job::new(self.spec.clone(), first).traced(span.context()), first);
         let backend_name = self.backend.active_backend_name();
+        span.set("backend", backend_name);
+        span.set("segment", first);
         self.health.run_counts().count_start(backend_name);
         match started {
             Ok(run) => {
@@ -297,15 +309,23 @@ impl Owner {
                     next_segment: first,
                     allowed_through: first,
                     progressed_at: since,
+                    _span: span,
                 });
                 true
             }
             Err(error) => {
+                span.set_failed();
                 self.health.record_failure(backend_name, &error);
                 self.give_up(error);
                 false
             }
         }
+    }
+
+    /// The span of the request that a run from `first` serves.
+    fn trace_of_request(&self, first: usize) -> Option<TraceContext> {
+        let waiting = self.waiting_requests.iter().find(|waiting| waiting.request.index == first);
+        waiting.and_then(|waiting| waiting.request.trace)
     }
 
     fn publish_progress(&self) {
@@ -328,6 +348,10 @@ impl Owner {
             progress.encoder = match &self.spec.rendition.video {
                 Some(VideoPlan::Encode(plan)) => self.backend.video_encoder(plan),
                 _ if self.spec.rendition.encodes_audio() => Some(self.backend.audio_encoder()),
+                _ => None,
+            };
+            progress.hardware_decoder = match &self.spec.rendition.video {
+                Some(VideoPlan::Encode(_)) => self.backend.hardware_decoder(),
                 _ => None,
             };
             progress.fallback_cause = self.backend.fallback_cause();

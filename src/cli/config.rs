@@ -7,17 +7,23 @@ use super::{ConfigArgs, Outcome};
 #[derive(Subcommand)]
 pub enum ConfigCommand {
     /// Check the configuration that `serve` would use, and list its errors.
-    Check(ConfigArgs),
+    Check {
+        #[command(flatten)]
+        config_args: ConfigArgs,
+        /// Do not check that the library folders exist: the configuration may be for another machine.
+        #[arg(long)]
+        settings_only: bool,
+    },
 }
 
 impl ConfigCommand {
     pub fn run(self) -> Outcome {
-        let Self::Check(config_args) = self;
+        let Self::Check { config_args, settings_only } = self;
         let config = config_args.load_config()?;
         let roots = config.library_roots();
         let errors: Vec<String> = roots
             .iter()
-            .filter(|root| !root.path.is_dir())
+            .filter(|root| !settings_only && !root.path.is_dir())
             .map(|root| format!("root {} is not a folder", root.path.display()))
             .collect();
         if !errors.is_empty() {

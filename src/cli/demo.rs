@@ -68,7 +68,7 @@ impl Demo {
                 print_welcome(address, code);
             };
             let stop = app::shutdown_signal().map_err(error_text)?;
-            let served = app::run_on(listener, config, welcome, stop).await;
+            let served = app::run_on(listener, config, welcome, None, stop).await;
             sample_task.abort();
             served.map_err(error_text)
         })
@@ -104,7 +104,7 @@ async fn add_sample_channel(service: &Arc<Service>, media: &Path) -> crate::erro
         name: Some("Hearth".to_owned()),
         number: Some(CHANNEL_NUMBER),
         mode: Some(ScheduleMode::Sequential),
-        requested_items: Some(vec![RequestedItem { path: path.into(), recursive: true, title: None, weight: 1 }]),
+        requested_items: Some(vec![RequestedItem { recursive: true, ..RequestedItem::from_path(path) }]),
         skip_invalid: true,
         ..ChannelChange::default()
     };

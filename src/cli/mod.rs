@@ -17,7 +17,9 @@ mod config;
 mod demo;
 mod doctor;
 mod export;
+mod health;
 mod keys;
+mod manual;
 mod pipelines;
 mod probe;
 mod serve;
@@ -63,6 +65,8 @@ enum Command {
     Demo(demo::Demo),
     /// Check that this machine has everything playback needs.
     Doctor(doctor::Doctor),
+    /// Check whether a server answers, for containers and scripts.
+    Health(health::Health),
     /// Print the complete state as JSON Lines.
     Export(export::Export),
     /// Write the complete state to a file; the server may be running.
@@ -75,8 +79,11 @@ enum Command {
     /// Check the configuration.
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Run as a media worker of a server (started by the server itself).
+    /// Write man pages and shell completions, for packages.
     #[command(hide = true)]
+    Manual(manual::Manual),
+    /// Make runs of a server on this machine (a server starts its local workers by itself).
+    #[cfg_attr(not(feature = "cluster"), command(hide = true))]
     Worker(worker::Worker),
 }
 
@@ -107,8 +114,8 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     // All files a command creates are private: state, segments, backups. Recordings get the mode of their folder.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    // The server receives the log of its workers.
-    if !matches!(cli.command, Some(Command::Worker(_))) {
+    // The server receives the log of its local workers.
+    if !matches!(&cli.command, Some(Command::Worker(worker)) if worker.is_local()) {
         telemetry::init();
     }
     let outcome = match cli.command {
@@ -122,11 +129,13 @@ pub fn main() -> ExitCode {
         Some(Command::Openapi) => print_openapi(),
         Some(Command::Demo(demo)) => demo.run(),
         Some(Command::Doctor(doctor)) => doctor.run(),
+        Some(Command::Health(health)) => health.run(),
         Some(Command::Export(export)) => export.run(),
         Some(Command::Backup(backup)) => backup.run(),
         Some(Command::Import(import)) => import.run(),
         Some(Command::Pipelines(pipelines)) => pipelines.run(),
         Some(Command::Config(config)) => config.run(),
+        Some(Command::Manual(manual)) => manual.run(Cli::command()),
         Some(Command::Worker(worker)) => return worker.run(),
         None => Err(Cli::command().render_help().to_string()),
     };

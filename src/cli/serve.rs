@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 
 use super::{ConfigArgs, Outcome, error_text, runtime};
-use crate::app;
+use crate::app::{self, supervision::Reloader};
 use crate::config::{BackendSetting, IsolationSetting, sources};
 
 #[derive(Args)]
@@ -26,6 +27,9 @@ pub struct Serve {
     /// Where GStreamer runs [default: process].
     #[arg(long)]
     isolation: Option<IsolationSetting>,
+    /// NATS server through which workers on other machines are reached, e.g. nats://127.0.0.1:4222.
+    #[arg(long, value_name = "URL")]
+    queue: Option<String>,
 }
 
 impl Serve {
@@ -35,9 +39,13 @@ impl Serve {
         flags.roots = self.root;
         flags.backend = self.backend;
         flags.isolation = self.isolation;
+        flags.queue = self.queue;
         let config = sources::load_from_process(&flags)?;
         let runtime = runtime();
-        let outcome = runtime.block_on(async { app::run(config, app::shutdown_signal()?).await });
+        let outcome = runtime.block_on(async {
+            let reloader = Reloader::new(Arc::new(move || sources::load_from_process(&flags)))?;
+            app::run(config, reloader, app::shutdown_signal()?).await
+        });
         // A thread that still blocks (a library on an unreachable network) must not prevent the exit.
         runtime.shutdown_timeout(Duration::from_secs(2));
         outcome.map_err(error_text)

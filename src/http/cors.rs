@@ -21,23 +21,23 @@ const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// The configured origins. Tokens travel in a header that a page must set itself, so credentials are never allowed.
-#[derive(Debug)]
-pub struct Cors {
-    origins: Vec<HeaderValue>,
+#[derive(Clone, Copy, Debug)]
+pub struct Cors<'a> {
+    origins: &'a [String],
 }
 
-impl Cors {
-    pub fn new(origins: &[String]) -> Self {
-        Self { origins: origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect() }
+impl<'a> Cors<'a> {
+    pub fn new(origins: &'a [String]) -> Self {
+        Self { origins }
     }
 
     /// The request's origin, if it is an allowed one.
-    pub fn allowed_origin(&self, request: &HeaderMap) -> Option<HeaderValue> {
+    pub fn allowed_origin(self, request: &HeaderMap) -> Option<HeaderValue> {
         let origin = request.get(ORIGIN)?;
-        self.origins.iter().find(|allowed| *allowed == origin).cloned()
+        self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
     }
 
-    pub fn add_headers(&self, origin: Option<HeaderValue>, response: &mut HeaderMap) {
+    pub fn add_headers(self, origin: Option<HeaderValue>, response: &mut HeaderMap) {
         if self.origins.is_empty() {
             return;
         }
@@ -49,7 +49,7 @@ impl Cors {
     }
 
     /// Adds the headers that answer a preflight: the methods and headers allowed for this path.
-    pub fn add_preflight_headers(&self, request: &HeaderMap, methods: &HeaderValue, response: &mut HeaderMap) {
+    pub fn add_preflight_headers(self, request: &HeaderMap, methods: &HeaderValue, response: &mut HeaderMap) {
         if self.allowed_origin(request).is_some() && request.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             response.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.clone());
             response.insert(ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);

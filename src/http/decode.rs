@@ -88,6 +88,13 @@ const AUTHENTICATION_PARAMETERS: [&str; 4] = ["token", "exp", "sig", "st"];
 /// Most parameters of one query; no route has as many.
 const MAX_PARAMETERS: usize = 64;
 
+/// Deserializes a field of a change: None when it is absent (with `#[serde(default)]`), `Some(None)` for null.
+pub fn present<'de, D: serde::Deserializer<'de>, T: serde::Deserialize<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Option<T>>, D::Error> {
+    serde::Deserialize::deserialize(deserializer).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,11 +17,14 @@ use warp::reply::Response;
 use super::call::Call;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
+use super::route_class::route_class;
 use super::server::{ConnectionSlot, RequestBody, RequestInfo};
 use super::urls::ResourceUrls;
 use super::{decode, reply, urls};
+use crate::domain::trace::TraceContext;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::telemetry::traces::{self, ActiveSpan};
 
 /// Longest time until any response begins. Each wait has a shorter timeout of its own (a segment 20 s, storage 15 s);
 /// this one catches a wait that has none.
@@ -35,7 +38,6 @@ pub struct Dispatcher {
     service: Arc<Service>,
     /// By method first, so that a path whose own route lacks the method still matches a template that has it.
     routers: HashMap<Method, Router<Endpoint>>,
-    cors: Cors,
     /// The main runtime, for handlers that are not inline and the tasks they start.
     main_runtime: Handle,
 }
@@ -59,27 +61,37 @@ impl Dispatcher {
             let router = routers.entry(endpoint.method.clone()).or_default();
             router.insert(endpoint.path, endpoint).expect("templates are valid and distinct");
         }
-        let cors = Cors::new(&service.config.allowed_origins);
-        Self { service: service.clone(), routers, cors, main_runtime: Handle::current() }
+        Self { service: service.clone(), routers, main_runtime: Handle::current() }
     }
 
     /// Handles a request. Every error response has the JSON error body (`{error, code, …}`).
     pub async fn respond(self: Arc<Self>, request: RequestParts) -> Response {
         let started = Instant::now();
         let (info, method) = (request.info.clone(), request.method.clone());
-        let origin = self.cors.allowed_origin(&request.headers);
-        let (route, result) = self.route_request(request).await;
+        let cors = Cors::new(&self.service.config.allowed_origins);
+        let origin = cors.allowed_origin(&request.headers);
+        let slot = request.slot.clone();
+        let mut span = ActiveSpan::of_request(trace_parent(&request.headers), || method.to_string());
+        let (route, result) = self.route_request(request, span.context()).await;
         let mut response = result.unwrap_or_else(|error| reply::error(error, &info));
 
         let headers = response.headers_mut();
         headers.insert(API_VERSION.0, API_VERSION.1);
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        self.cors.add_headers(origin, headers);
+        cors.add_headers(origin, headers);
+        let class = route_class(route);
+        self.service.traffic.count_response(class, response.status().as_u16());
+        slot.count_sent_bytes_in(self.service.traffic.sent_bytes(class));
+        complete_span(&mut span, &info, &method, route, response.status());
         log_request(&info, &method, route, response.status(), started);
         response
     }
 
-    async fn route_request(&self, request: RequestParts) -> (&'static str, Result<Response>) {
+    async fn route_request(
+        &self,
+        request: RequestParts,
+        trace: Option<TraceContext>,
+    ) -> (&'static str, Result<Response>) {
         let RequestParts { method, path, query, headers, info, body, slot } = request;
         let prefix = ResourceUrls::from_config(&self.service.config).prefix();
         let path = match path.len() - urls::without_prefix(&path, prefix).len() {
@@ -115,7 +127,7 @@ impl Dispatcher {
         if let Err(error) = admission.await {
             return (endpoint.path, Err(error));
         }
-        (endpoint.path, self.run_handler(endpoint, call).await)
+        (endpoint.path, self.run_handler(endpoint, call, trace).await)
     }
 
     /// The endpoint of a request, with the raw values of its path's `{…}` parts. Fixed parts win over these.
@@ -143,17 +155,22 @@ impl Dispatcher {
     fn options_response(&self, request: &HeaderMap, allow: &str) -> Response {
         let mut response = reply::empty();
         if let Ok(allow) = HeaderValue::from_str(allow) {
-            self.cors.add_preflight_headers(request, &allow, response.headers_mut());
+            let cors = Cors::new(&self.service.config.allowed_origins);
+            cors.add_preflight_headers(request, &allow, response.headers_mut());
             response.headers_mut().insert(ALLOW, allow);
         }
         response
     }
 
     /// Runs a handler with a timeout; a panic becomes an error response.
-    async fn run_handler(&self, endpoint: &Endpoint, call: Call) -> Result<Response> {
+    async fn run_handler(&self, endpoint: &Endpoint, call: Call, trace: Option<TraceContext>) -> Result<Response> {
         let is_change = call.method != Method::GET && call.method != Method::HEAD;
         let info = call.info.clone();
-        let mut handler_future = AssertUnwindSafe((endpoint.handler)(self.service.clone(), call)).catch_unwind();
+        let mut handler_future = (endpoint.handler)(self.service.clone(), call);
+        if trace.is_some() {
+            handler_future = Box::pin(traces::in_context(trace, handler_future));
+        }
+        let mut handler_future = AssertUnwindSafe(handler_future).catch_unwind();
         if endpoint.is_inline
             && let Some(result) = (&mut handler_future).now_or_never()
         {
@@ -174,6 +191,26 @@ impl Dispatcher {
         let mut tasks = JoinSet::new();
         tasks.spawn_on(bounded(handler_future, info), &self.main_runtime);
         tasks.join_next().await.expect("one task was spawned").unwrap_or_else(|cause| Err(Error::internal(cause)))
+    }
+}
+
+/// The span of a client that takes part in a trace (W3C Trace Context).
+fn trace_parent(headers: &HeaderMap) -> Option<TraceContext> {
+    if !traces::is_recording() {
+        return None;
+    }
+    TraceContext::parse(headers.get("traceparent")?.to_str().ok()?)
+}
+
+/// Names the span of a request by its route, because its path contains names and grants.
+fn complete_span(span: &mut ActiveSpan, info: &RequestInfo, method: &Method, route: &'static str, status: StatusCode) {
+    span.rename(|| format!("{method} {route}"));
+    span.set("http.request.method", method.as_str());
+    span.set("http.route", route);
+    span.set("http.response.status_code", status.as_u16());
+    span.set("request.id", info.request_id.as_str());
+    if status.is_server_error() {
+        span.set_failed();
     }
 }
 

@@ -47,11 +47,12 @@ impl Declaration {
         let methods = [
             (Method::GET, item.get),
             (Method::POST, item.post),
+            (Method::PUT, item.put),
             (Method::PATCH, item.patch),
             (Method::DELETE, item.delete),
         ];
         let declared = methods.into_iter().find(|(_, operation)| operation.is_some());
-        let (method, _) = declared.expect("a route is GET, POST, PATCH or DELETE");
+        let (method, _) = declared.expect("a route is GET, POST, PUT, PATCH or DELETE");
         Self { method, path, document }
     }
 }
@@ -125,6 +126,9 @@ impl Endpoint {
             }
             return authenticate_stream_token(service, &call.params[0]);
         }
+        if self.access == Access::Worker {
+            return authenticate_worker(service, call).map(Some);
+        }
         if let Some(token) = bearer_token(call)? {
             let challenge = |error: Error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\"");
             let principal = service.accounts.authenticate(token).map_err(challenge)?;
@@ -152,6 +156,14 @@ impl Endpoint {
         }
         Err(Error::new(Code::Unauthorized, "a bearer token is required").with_header("www-authenticate", "Bearer"))
     }
+}
+
+fn authenticate_worker(service: &Service, call: &Call) -> Result<Arc<Principal>> {
+    let unauthorized = || Error::new(Code::Unauthorized, "the token of a worker is required");
+    let token = bearer_token(call)?.ok_or_else(unauthorized);
+    let workers = service.remote_workers.as_ref().ok_or_else(unauthorized);
+    let principal = token.and_then(|token| workers?.authenticate(token));
+    principal.map_err(|error| error.with_header("www-authenticate", "Bearer"))
 }
 
 fn authenticate_stream_token(service: &Service, token: &str) -> Result<Option<Arc<Principal>>> {

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
+use crate::domain::histogram::{BOUNDS_SECONDS, HistogramCounts};
+
 /// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -12,6 +14,8 @@ pub enum MetricType {
     Counter,
     /// A number at this moment.
     Gauge,
+    /// Durations by upper bounds.
+    Histogram,
 }
 
 impl MetricType {
@@ -19,6 +23,7 @@ impl MetricType {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
         }
     }
 }
@@ -36,14 +41,41 @@ impl MetricsText {
         help: &str,
         samples: impl IntoIterator<Item = (Vec<(&'static str, String)>, V)>,
     ) {
+        self.add_head(name, metric_type, help);
+        for (labels, value) in samples {
+            self.add_sample(name, &labels, value);
+        }
+    }
+
+    /// Adds a histogram of seconds with its label sets.
+    pub fn add_histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        histograms: impl IntoIterator<Item = (Vec<(&'static str, String)>, HistogramCounts)>,
+    ) {
+        self.add_head(name, MetricType::Histogram, help);
+        for (labels, counts) in histograms {
+            let bounds = BOUNDS_SECONDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+            for (bound, count) in bounds.zip(counts.within.into_iter().chain([counts.count])) {
+                let labels: Vec<_> = labels.iter().cloned().chain([("le", bound)]).collect();
+                self.add_sample(&format!("{name}_bucket"), &labels, count);
+            }
+            self.add_sample(&format!("{name}_sum"), &labels, counts.sum_seconds);
+            self.add_sample(&format!("{name}_count"), &labels, counts.count);
+        }
+    }
+
+    fn add_head(&mut self, name: &str, metric_type: MetricType, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {}", metric_type.as_str());
-        for (labels, value) in samples {
-            let labels: Vec<String> =
-                labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escape_label(value))).collect();
-            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-            let _ = writeln!(self.0, "{name}{labels} {value}");
-        }
+    }
+
+    fn add_sample(&mut self, name: &str, labels: &[(&'static str, String)], value: impl Display) {
+        let labels: Vec<String> =
+            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escape_label(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
     }
 
     /// Adds a metric with one sample and without labels.
@@ -62,7 +94,31 @@ fn escape_label(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::domain::histogram::Histogram;
+
+    #[test]
+    fn a_histogram_has_a_bucket_for_each_bound_and_one_for_all() {
+        let histogram = Histogram::default();
+        histogram.record(Duration::from_millis(20));
+        histogram.record(Duration::from_secs(100));
+        let mut text = MetricsText::default();
+        text.add_histogram("wait_seconds", "Waits.", [(vec![("kind", "a".to_owned())], histogram.counts())]);
+        let text = text.into_string();
+        assert!(text.starts_with("# HELP wait_seconds Waits.\n# TYPE wait_seconds histogram\n"), "{text}");
+        for line in [
+            "wait_seconds_bucket{kind=\"a\",le=\"0.01\"} 0",
+            "wait_seconds_bucket{kind=\"a\",le=\"0.025\"} 1",
+            "wait_seconds_bucket{kind=\"a\",le=\"60\"} 1",
+            "wait_seconds_bucket{kind=\"a\",le=\"+Inf\"} 2",
+            "wait_seconds_sum{kind=\"a\"} 100.02",
+            "wait_seconds_count{kind=\"a\"} 2",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in {text}");
+        }
+    }
 
     #[test]
     fn each_metric_has_its_help_its_type_and_its_samples() {

@@ -23,6 +23,7 @@ pub mod endpoint;
 mod metrics_text;
 pub mod openapi;
 pub mod reply;
+mod route_class;
 mod server;
 pub mod ssdp;
 mod text_stream;

@@ -153,7 +153,7 @@ fn complete_operation(access: Access, method: &str, path: &str, operation: &mut 
         match access {
             // A tuner's token is part of the path, which OpenAPI cannot describe as credentials.
             Access::Public | Access::Tuner => json!([]),
-            Access::User | Access::Admin => json!([{"bearer": []}]),
+            Access::User | Access::Admin | Access::Worker => json!([{"bearer": []}]),
             Access::Granted => json!([{"bearer": []}, {"grant": []}]),
             Access::Live => {
                 json!([{"bearer": []}, {"grant": []}, {"streamToken": []}, {"streamToken": [], "expiry": [], "signature": []}])

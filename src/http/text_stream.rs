@@ -60,8 +60,8 @@ impl<I: Iterator<Item = Bytes>> Iterator for GzipChunks<I> {
     }
 }
 
-/// Whether a client accepts gzip (RFC 9110 section 12.5.3).
-pub fn accepts_gzip(headers: &HeaderMap) -> bool {
+/// Whether a client accepts a content coding, such as gzip (RFC 9110 section 12.5.3).
+pub fn accepts_encoding(headers: &HeaderMap, name: &str) -> bool {
     let weight = |coding: &str| {
         let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
         lists.flat_map(|list| list.split(',')).find_map(|entry| {
@@ -71,7 +71,7 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
             Some(quality.map_or(1.0, |q| q.trim().parse::<f32>().unwrap_or(0.0)))
         })
     };
-    weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
+    weight(name).or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
         let accepts = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, value.parse().unwrap());
-            accepts_gzip(&headers)
+            accepts_encoding(&headers, "gzip")
         };
         for accepted in ["gzip", "deflate, GZIP;q=0.5", "*", "br;q=1.0, *;q=0.1", "identity, gzip; q=1"] {
             assert!(accepts(accepted), "{accepted}");
@@ -105,6 +105,6 @@ mod tests {
         for refused in ["", "br", "gzip;q=0", "gzip;q=0.0, *", "*;q=0", "x-gzipped", "gzip;q=x"] {
             assert!(!accepts(refused), "{refused}");
         }
-        assert!(!accepts_gzip(&HeaderMap::new()));
+        assert!(!accepts_encoding(&HeaderMap::new(), "gzip"));
     }
 }

@@ -9,9 +9,9 @@ use std::fmt::{self, Display};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::config::Config;
-use crate::domain::address::without_credentials;
+use crate::domain::catalogue::artwork::ArtworkKind;
 use crate::domain::channel::Channel;
-use crate::domain::lineup::GENERATED_LOGOS;
+use crate::domain::lineup::{LOGOS, logo_of};
 
 /// Characters to percent-encode in a query: all but the slash and the unreserved ones of RFC 3986.
 pub(super) const QUERY_ENCODE_SET: &AsciiSet =
@@ -49,6 +49,16 @@ impl<'a> ResourceUrls<'a> {
         self.external_path(format_args!("/api/stream/subtitle?path={path}&id={id}&format=vtt"))
     }
 
+    /// An image of an item or a series, `owner` below `/api/library/`. `query` has its version and grant.
+    pub fn artwork(self, owner: impl Display, kind: ArtworkKind, query: impl Display) -> String {
+        self.external_path(format_args!("/api/library/{owner}/artwork/{}?{query}", kind.as_str()))
+    }
+
+    /// The WebVTT file of an item's seek previews. `query` has its version and grant.
+    pub fn previews(self, item: impl Display, query: impl Display) -> String {
+        self.external_path(format_args!("/api/library/items/{item}/artwork/previews.vtt?{query}"))
+    }
+
     pub fn session_playlist(self, id: &str) -> String {
         self.external_path(format_args!("/api/stream/transcode/{id}/index.m3u8"))
     }
@@ -67,9 +77,9 @@ impl<'a> ResourceUrls<'a> {
         self.external_path(format_args!("/api/livetv/watch/{channel}/index.m3u8"))
     }
 
-    /// A channel's logo: its own URL without credentials, or the logo this server generates.
+    /// A channel's logo: its own path on this server, or where this server shows or generates it.
     pub fn logo(self, channel: &Channel) -> String {
-        self.logo_url(channel.settings.logo_url.as_deref(), channel.id).to_string()
+        self.logo_url(channel.logo_url(), channel.id).to_string()
     }
 
     /// A channel's own logo URL as configured, which only admins see; None when it has none.
@@ -77,14 +87,18 @@ impl<'a> ResourceUrls<'a> {
         channel.settings.logo_url.as_deref().map(|url| self.with_prefix(url).into_owned())
     }
 
-    /// The logo URL to store for one that a client sends, perhaps as it received it: without the prefix, and None for a
-    /// generated logo.
-    pub fn stored_logo(self, url: &str) -> Option<String> {
+    /// The change of a logo URL that a client requests, perhaps as it received it: without the prefix, an inner None for a generated
+    /// logo, and None for one of another server as this server shows it, which stays.
+    pub fn requested_logo(self, url: &str) -> Option<Option<String>> {
         let url = without_prefix(url, self.prefix);
-        (!url.starts_with(GENERATED_LOGOS)).then(|| url.to_owned())
+        match url.strip_prefix(LOGOS) {
+            Some(shown) if shown.contains("?v=") => None,
+            Some(_) => Some(None),
+            None => Some(Some(url.to_owned())),
+        }
     }
 
-    /// The URL of [`Self::logo`], formatted without an allocation.
+    /// The URL of [`Self::logo`], for an answer that is written at once.
     pub fn logo_url(self, configured: Option<&'a str>, channel: u32) -> LogoUrl<'a> {
         LogoUrl { urls: self, configured, channel }
     }
@@ -105,10 +119,7 @@ pub struct LogoUrl<'a> {
 
 impl Display for LogoUrl<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.configured.and_then(without_credentials) {
-            Some(url) => formatter.write_str(&self.urls.with_prefix(&url)),
-            None => write!(formatter, "{}{GENERATED_LOGOS}{}", self.urls.prefix, self.channel),
-        }
+        write!(formatter, "{}{}", self.urls.prefix, logo_of(self.configured, self.channel))
     }
 }
 
@@ -139,11 +150,12 @@ mod tests {
             assert_eq!(urls.media_file("/films/a b.mp4"), "/a/tv/api/stream/file?path=/films/a%20b.mp4");
             assert_eq!(urls.logo_url(None, 3).to_string(), "/a/tv/api/livetv/logos/3");
             assert_eq!(urls.logo_url(Some("/api/x.png"), 3).to_string(), "/a/tv/api/x.png");
-            assert_eq!(urls.logo_url(Some("https://art.example/x"), 3).to_string(), "https://art.example/x");
-            assert_eq!(urls.logo_url(Some("https://a:b@art.example/x"), 3).to_string(), "https://art.example/x");
-            assert_eq!(urls.stored_logo("/a/tv/api/livetv/logos/3"), None);
-            assert_eq!(urls.stored_logo("/a/tv/art/x.png").as_deref(), Some("/art/x.png"));
-            assert_eq!(urls.stored_logo("https://art.example/x").as_deref(), Some("https://art.example/x"));
+            let shown = urls.logo_url(Some("https://art.example/x"), 3).to_string();
+            assert!(shown.starts_with("/a/tv/api/livetv/logos/3?v="), "{shown}");
+            assert_eq!(urls.requested_logo(&shown), None, "no change");
+            assert_eq!(urls.requested_logo("/a/tv/api/livetv/logos/3"), Some(None));
+            assert_eq!(urls.requested_logo("/a/tv/art/x.png"), Some(Some("/art/x.png".into())));
+            assert_eq!(urls.requested_logo("https://art.example/x"), Some(Some("https://art.example/x".into())));
         }
     }
 

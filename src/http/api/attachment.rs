@@ -25,7 +25,7 @@ const MAX_FONT_BYTES: u64 = 32 << 20;
 pub async fn attachment(service: Arc<Service>, call: Call) -> Result<Response> {
     let index = call.query("index").ok_or_else(|| Error::invalid_field("index", "is missing"))?;
     let index: usize = index.parse().map_err(|_| Error::invalid_field("index", "must be a whole number"))?;
-    let source = service.library.open(call.media_path()?).await?;
+    let source = service.library.open_seen(&call.user()?.visibility, call.media_path()?).await?;
     let media = service.media.probe(&source).await?.media;
     let not_found = || Error::new(Code::NotFound, "this file has no such attachment");
     let listed_attachment = media.attachments.get(index).ok_or_else(not_found)?;

@@ -12,9 +12,10 @@ use crate::service::progress::audiobook::{Audiobook, AudiobookChapter, Audiobook
 pub(super) struct BookSaveRequest {
     /// Path of a file, or of a folder whose files form one book.
     audiobook_path: String,
+    /// In the book; in the file, if the path is that of a part.
     position_seconds: f64,
     title: Option<String>,
-    /// Default: the chapter at the position.
+    /// Default: the chapter at the position. Computed for a part.
     chapter_index: Option<u32>,
     chapter_position_seconds: Option<f64>,
     /// Default: the duration of the files.
@@ -47,6 +48,10 @@ pub struct BookProgress {
     progress_percentage: f64,
     playback_rate: f64,
     completed: bool,
+    /// The file to resume; null if it is not known.
+    file_path: Option<String>,
+    /// The position in that file.
+    file_position_seconds: Option<f64>,
     #[schema(format = DateTime)]
     last_watched_at: String,
     #[schema(format = DateTime)]
@@ -127,18 +132,24 @@ struct BookChapter {
 }
 
 /// Files and chapters of an audiobook on one timeline
+///
+/// The path of a part gives its whole book.
 #[utoipa::path(get, path = "/api/stream/audiobook", params(("path" = String, Query, description = "Absolute path of a file or a folder")), responses(
     (status = 200, description = "The book", body = BookAnswer),
     (status = 404, description = "`NOT_FOUND`"),
     (status = 415, description = "`UNSUPPORTED_MEDIA_TYPE`: it has no audio")))]
 pub async fn book(service: Arc<Service>, call: Call) -> Result<Response> {
     let path = call.media_path()?;
-    let book = service.load_book(path).await?;
-    let progress = service.book_progress(&call.user()?.user_id, path).await?;
+    let user = call.user()?;
+    let book = service.load_whole_book(user, path).await?;
+    let progress = service.book_progress(user, &book.item.path).await?;
     Ok(reply::json(&BookAnswer::new(book, progress, ResourceUrls::from_config(&service.config))))
 }
 
 /// Save progress in an audiobook
+///
+/// A book of several files has one progress. A client may state the path of one part with a position in it: the end of a part is the
+/// start of the next, and the last part completes the book. It gets its answers as progress in that part, with the version of the book.
 #[utoipa::path(post, path = "/api/stream/audiobook/progress", request_body = BookSaveRequest, responses(
     (status = 200, description = "The stored record; `applied` is false if a newer one was already stored", body = BookProgressAnswer),
     (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
@@ -149,7 +160,7 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: BookSaveRequest = call.json().await?;
     let (path, mut save, book_position) = request.into_save()?;
     save.version = call.if_match_version()?.or(save.version);
-    let result = service.save_book_progress(&call.user()?.user_id, &path, save, book_position).await?;
+    let result = service.save_audiobook_progress(call.user()?, &path, save, book_position).await?;
     let to_answer = |record, applied| BookProgressAnswer { progress: Some(BookProgress::new(record, applied)) };
     save_response(&call, result, to_answer)
 }
@@ -160,7 +171,7 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
     (status = 200, description = "The progress", body = BookProgressAnswer),
     (status = 404, description = "`NOT_FOUND`: no such file or folder, and no progress is stored for the path")))]
 pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
-    let record = service.book_progress(&call.user()?.user_id, call.media_path()?).await?;
+    let record = service.audiobook_progress(call.user()?, call.media_path()?).await?;
     let version = record.as_ref().map(|record| record.version);
     let progress = record.map(|record| BookProgress::new(record, true));
     Ok(versioned_json(&BookProgressAnswer { progress }, version))
@@ -171,7 +182,7 @@ pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     ("path" = String, Query, description = "Absolute path of a file or a folder")), responses(
     (status = 200, description = "No progress is stored any more", body = BookResetAnswer)))]
 pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
-    let (audiobook_path, deleted) = service.reset_book_progress(&call.user()?.user_id, call.media_path()?).await?;
+    let (audiobook_path, deleted) = service.reset_audiobook_progress(call.user()?, call.media_path()?).await?;
     Ok(reply::json(&BookResetAnswer { audiobook_path, deleted }))
 }
 
@@ -183,7 +194,7 @@ pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 200, description = "The records; `available` says whether the book exists", body = BookHistoryAnswer)))]
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = parse_limit(&call)?;
-    let page = service.books.history(&call.user()?.user_id, parse_filter(&call)?, call.query("cursor"), limit)?;
+    let page = service.book_history(call.user()?, parse_filter(&call)?, call.query("cursor"), limit)?;
     let exists = service.library.check_available(page.entries.iter().map(|record| record.path.clone()).collect()).await;
     let to_entry = |(record, found)| BookProgress { available: Some(found), ..BookProgress::new(record, true) };
     let history = page.entries.into_iter().zip(exists).map(to_entry).collect();
@@ -225,6 +236,8 @@ impl BookSaveRequest {
 impl BookProgress {
     pub fn new(record: ProgressRecord, applied: bool) -> Self {
         let percentage = record.percentage();
+        let file = file_to_resume(&record);
+        let (file_path, file_position_seconds) = file.unzip();
         let (chapter_index, seconds, playback_rate) = record.book.map_or((0, record.position_seconds, 1.0), |book| {
             (book.chapter_index, book.chapter_position_seconds, book.playback_rate)
         });
@@ -239,6 +252,8 @@ impl BookProgress {
             progress_percentage: percentage,
             playback_rate,
             completed: record.completed,
+            file_path,
+            file_position_seconds: file_position_seconds.map(round_to_ms),
             last_watched_at: format_timestamp(record.last_watched_at),
             updated_at: format_timestamp(record.updated_at),
             version: record.version,
@@ -246,6 +261,15 @@ impl BookProgress {
             applied,
             available: None,
         }
+    }
+}
+
+/// The file to resume and the position in it. Progress in a folder of an earlier version does not state it.
+fn file_to_resume(record: &ProgressRecord) -> Option<(String, f64)> {
+    match record.book.as_ref().and_then(|book| book.file.as_ref()) {
+        Some(file) => Some((format!("{}/{}", record.path, file.name), file.position_seconds)),
+        None if record.size_bytes == 0 => None,
+        None => Some((record.path.clone(), record.position_seconds)),
     }
 }
 

@@ -149,8 +149,8 @@ pub async fn me(service: Arc<Service>, call: Call) -> Result<Response> {
     let devices = service.accounts.devices(&principal.user_id);
     let device = devices.into_iter().find(|device| device.login.id == principal.login_id);
     let session = SessionView::from_device(device.ok_or_else(token_revoked)?, &principal.login_id);
-    let user = service.accounts.user_by_name(&principal.username).map_err(|_| token_revoked())?;
-    Ok(reply::json(&Me { user: user.into(), session }))
+    let user = service.accounts.get_user(&principal.user_id).map_err(|_| token_revoked())?;
+    Ok(reply::json(&Me { user: UserView::with_member(&service, user), session }))
 }
 
 /// Change your own password; all other devices are signed out, and stream tokens are revoked unless kept
@@ -227,6 +227,6 @@ fn device_name(call: &Call, requested_name: Option<String>) -> Option<String> {
     requested_name.or_else(|| call.header(USER_AGENT).map(str::to_owned))
 }
 
-fn client_address(service: &Service, call: &Call) -> IpAddr {
+pub(super) fn client_address(service: &Service, call: &Call) -> IpAddr {
     client::address(&call.headers, call.info.remote, &service.config.trusted_proxies)
 }

@@ -15,6 +15,7 @@ use warp::Reply;
 use super::audiobook::BookProgress;
 use super::livetv::guide::GuideEntry;
 use super::progress::WatchProgress;
+use crate::domain::access::Principal;
 use crate::domain::progress::ProgressRecord;
 use crate::http::api::prelude::*;
 use crate::service::events::{EventContent, Listener, ServerEvent};
@@ -56,13 +57,13 @@ pub async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
     tokio::spawn(async move {
         let mut text = first_text.to_owned();
         // The stream ends when the login is revoked.
-        while token.as_deref().is_some_and(|token| service.accounts.authenticate(token).is_ok()) {
+        while let Some(principal) = token.as_deref().and_then(|token| service.accounts.authenticate(token).ok()) {
             let sent = tokio::time::timeout(STALL_TIMEOUT, out.send(Ok::<_, std::io::Error>(Bytes::from(text)))).await;
             if !matches!(sent, Ok(Ok(()))) {
                 return;
             }
             text = tokio::select! {
-                next = next_text(&service, &mut listener, &run_id) => match next {
+                next = next_text(&service, &principal, &mut listener, &run_id) => match next {
                     Some(next) => next,
                     None => return,
                 },
@@ -80,9 +81,9 @@ pub async fn events(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 /// The next event or keep-alive comment; None when the server stops.
-async fn next_text(service: &Service, listener: &mut Listener, run_id: &str) -> Option<String> {
+async fn next_text(service: &Service, user: &Principal, listener: &mut Listener, run_id: &str) -> Option<String> {
     if let Some(event) = listener.missed.pop_front() {
-        return Some(format_event(service, &event, run_id));
+        return Some(format_event(service, user, &event, run_id));
     }
     let deadline = tokio::time::sleep(KEEP_ALIVE_INTERVAL);
     tokio::pin!(deadline);
@@ -92,7 +93,7 @@ async fn next_text(service: &Service, listener: &mut Listener, run_id: &str) -> 
             () = &mut deadline => return Some(": still here\n\n".to_owned()),
         };
         match received {
-            Ok(event) if event.is_for(&listener.user_id) => return Some(format_event(service, &event, run_id)),
+            Ok(event) if event.is_for(&listener.user_id) => return Some(format_event(service, user, &event, run_id)),
             Ok(_) => {}
             Err(RecvError::Lagged(_)) => return Some("event: resync\ndata: {}\n\n".to_owned()),
             Err(RecvError::Closed) => return None,
@@ -100,7 +101,7 @@ async fn next_text(service: &Service, listener: &mut Listener, run_id: &str) -> 
     }
 }
 
-fn format_event(service: &Service, event: &ServerEvent, run_id: &str) -> String {
+fn format_event(service: &Service, principal: &Principal, event: &ServerEvent, run_id: &str) -> String {
     let user = event.user_id.as_deref().unwrap_or_default();
     let (name, data) = match &event.content {
         EventContent::Progress(record) if record.is_reset => (
@@ -121,7 +122,11 @@ fn format_event(service: &Service, event: &ServerEvent, run_id: &str) -> String 
             let entry = GuideEntry::new(channel, entry, start, ResourceUrls::from_config(&service.config));
             ("programme.changed", json!({"channelId": channel.id, "entry": entry}))
         }
-        EventContent::Library { folders } => ("library.changed", json!({"folders": folders})),
+        EventContent::Library { folders } => {
+            let paths = service.library.visible_paths(&principal.visibility);
+            let seen: Vec<&String> = folders.iter().filter(|folder| paths.contains(folder)).collect();
+            ("library.changed", json!({"folders": seen}))
+        }
         EventContent::Items { item_ids } => ("library.changed", json!({"folders": [], "itemIds": item_ids})),
         EventContent::Recording { id, title, state } => {
             ("recording.state", json!({"id": id, "title": title, "state": state.as_str()}))

@@ -36,15 +36,15 @@ const MAX_BUFFERED_BYTES: u64 = 32 << 10;
     (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"),
     (status = 504, description = "`STORAGE_TIMEOUT`")))]
 pub async fn file(service: Arc<Service>, call: Call) -> Result<Response> {
-    let path = call.media_path()?;
+    let (path, visibility) = (call.media_path()?, &call.user()?.visibility);
     let request = FileRequest { method: &call.method, headers: &call.headers };
-    let source = service.library.open(path).await?;
+    let source = service.library.open_seen(visibility, path).await?;
     if let Some(response) = answer(&service, request, source.clone()).await? {
         return Ok(response);
     }
     // The file shrank between stat and read: retry once.
     service.library.evict(&source);
-    let source = service.library.open(path).await?;
+    let source = service.library.open_seen(visibility, path).await?;
     answer(&service, request, source)
         .await?
         .ok_or_else(|| Error::new(Code::SourceChanged, "the file changed while it was being read"))
@@ -52,13 +52,17 @@ pub async fn file(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// The parts of a request that decide the response.
 #[derive(Clone, Copy)]
-struct FileRequest<'a> {
-    method: &'a Method,
-    headers: &'a HeaderMap,
+pub(super) struct FileRequest<'a> {
+    pub method: &'a Method,
+    pub headers: &'a HeaderMap,
 }
 
 /// The response; None when the file became shorter while it was being read.
-async fn answer(service: &Arc<Service>, request: FileRequest<'_>, source: Arc<SourceFile>) -> Result<Option<Response>> {
+pub(super) async fn answer(
+    service: &Arc<Service>,
+    request: FileRequest<'_>,
+    source: Arc<SourceFile>,
+) -> Result<Option<Response>> {
     let cached_headers = source.get_or_derive(CachedHeaders::for_source);
     let validators = Validators::new(&cached_headers.etag, source.modified);
     match validators.evaluate(request.headers) {

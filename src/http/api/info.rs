@@ -4,16 +4,21 @@ use http::header::USER_AGENT;
 use jiff::Timestamp;
 use percent_encoding::utf8_percent_encode;
 
+use super::library::artwork::ArtworkLinks;
 use super::progress::WatchProgress;
 use crate::domain::access::Principal;
+use crate::domain::playback::capabilities::{ClientCapabilities, ProbedCapabilities};
 use crate::domain::playback::{DeviceProfile, RequestDevice};
 use crate::engine::source::SourceFile;
 use crate::http::api::prelude::*;
+use crate::http::api::transcode::CapabilitiesBody;
 use crate::http::urls::QUERY_ENCODE_SET;
+use crate::service::catalogue::ItemId;
 use crate::service::library::sidecars::{self, Sidecar};
 use crate::service::media::ProbeResult;
 
 mod description;
+mod mark;
 mod media_info;
 mod playback;
 mod stream;
@@ -33,24 +38,25 @@ const GRANT_SECONDS: i64 = 12 * 3600;
     (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again")))]
 pub async fn info_full(service: Arc<Service>, call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
-    let device = RequestDevice::resolve(None, call.query("player"), call.header(USER_AGENT));
-    respond(&service, path, principal, &device).await
+    let client = InfoClient::resolve(InfoRequest::default(), call.query("player"), call.header(USER_AGENT));
+    respond(&service, path, principal, &client).await
 }
 
-/// Media info for the device profile in the body.
+/// Media info for the device profile and the capabilities in the body.
 #[utoipa::path(post, path = "/api/stream/info/full", request_body = InfoRequest, params(
     ("path" = String, Query, description = "Absolute path of a media file")), responses(
     (status = 200, body = MediaInfo), (status = 400), (status = 403), (status = 404), (status = 415), (status = 422),
     (status = 503, description = "`PROBE_TIMED_OUT`: the disk is slow or the server is busy; try again")))]
 pub async fn info_full_for_device(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let (path, principal) = (call.media_path()?.to_owned(), call.user()?.clone());
-    let request: InfoRequest = call.json().await?;
-    let device = RequestDevice::resolve(request.device_profile, request.player.as_deref(), call.header(USER_AGENT));
-    respond(&service, path, principal, &device).await
+    let mut request: InfoRequest = call.json().await?;
+    let player = request.player.take();
+    let client = InfoClient::resolve(request, player.as_deref(), call.header(USER_AGENT));
+    respond(&service, path, principal, &client).await
 }
 
-/// The device to decide for.
-#[derive(Debug, Deserialize, ToSchema)]
+/// The client to decide for, as in a start request.
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct InfoRequest {
     #[serde(default)]
@@ -58,19 +64,47 @@ struct InfoRequest {
     device_profile: Option<DeviceProfile>,
     /// Name of the player, as in a start request.
     player: Option<String>,
+    /// The codecs that a page has found its browser to decode in segments, as in a start request. Absent: those of the `deviceProfile`,
+    /// the `player` or the User-Agent.
+    #[schema(value_type = Option<CapabilitiesBody>)]
+    capabilities: Option<ProbedCapabilities>,
 }
 
-async fn respond(service: &Arc<Service>, path: String, user: Principal, device: &RequestDevice) -> Result<Response> {
-    let source = service.library.open(&path).await?;
+/// A client: the device profile of whole files, and the capabilities for segments.
+#[derive(Default)]
+struct InfoClient {
+    device: RequestDevice,
+    capabilities: ClientCapabilities,
+}
+
+impl InfoClient {
+    fn resolve(request: InfoRequest, player: Option<&str>, user_agent: Option<&str>) -> Self {
+        let device = RequestDevice::resolve(request.device_profile, player, user_agent);
+        let capabilities = ClientCapabilities::resolve(request.capabilities.as_ref(), player, &device);
+        Self { device, capabilities }
+    }
+}
+
+async fn respond(service: &Arc<Service>, path: String, user: Principal, client: &InfoClient) -> Result<Response> {
+    let source = service.library.open_seen(&user.visibility, &path).await?;
     let probed = service.media.probe(&source).await?;
     let sidecars = sidecars::list_sidecars(&service.library, &source).await?;
     let can_transcode = service.local_encoders.can_transcode().await;
     let links = MediaLinks::signed(service, &user, &source);
-    let mut info = MediaInfo::new(&source, &probed, &sidecars, device, &links, can_transcode)?;
+    let mut info = MediaInfo::new(&source, &probed, &sidecars, client, &links, can_transcode)?;
+    info.marks = service.marks_of(&source, &probed.media).into_iter().map(Into::into).collect();
+    info.previews_url = previews_url(service, &user, &source, &probed);
     info.description = service.library.describe(&source).await.map(Into::into);
-    let record = service.progress_of_source(&user.user_id, &source).await?;
+    let record = service.open_file_progress(&user, &source).await?;
     info.watch_progress = record.map(|record| WatchProgress::new(&user.user_id, record, true));
     Ok(reply::json(&info))
+}
+
+/// The address of an item's seek previews.
+fn previews_url(service: &Service, user: &Principal, source: &SourceFile, probed: &ProbeResult) -> Option<String> {
+    let id = ItemId::parse(source.cached_fingerprint()?)?;
+    let has_previews = probed.media.video_streams().next().is_some() && probed.media.duration_seconds.is_some();
+    (has_previews && service.catalogue.path_of(id).is_some()).then(|| ArtworkLinks::new(service, user).previews_of(id))
 }
 
 /// Media info as JSON for the command line: its URLs carry no grant.
@@ -83,8 +117,8 @@ pub fn media_info_json(
     sidecars: &[Sidecar],
     can_transcode: bool,
 ) -> Result<serde_json::Value> {
-    let (device, links) = (RequestDevice::default(), MediaLinks::unsigned(source));
-    let info = MediaInfo::new(source, probed, sidecars, &device, &links, can_transcode)?;
+    let (client, links) = (InfoClient::default(), MediaLinks::unsigned(source));
+    let info = MediaInfo::new(source, probed, sidecars, &client, &links, can_transcode)?;
     serde_json::to_value(info).map_err(Error::internal)
 }
 

@@ -5,8 +5,15 @@ use crate::domain::time::file_instant;
 use crate::http::api::prelude::*;
 use crate::service::library::listing::{DEFAULT_LIMIT, EntryKind, Listing, ListingEntry, MAX_LIMIT};
 
+pub mod albums;
+pub mod artists;
+pub mod artwork;
+pub mod books;
+pub mod folders;
 mod item;
 pub mod items;
+pub mod playlists;
+pub mod previews;
 pub mod search;
 pub mod series;
 
@@ -46,10 +53,10 @@ pub(super) struct LibraryEntry {
     (status = 404, description = "`NOT_FOUND`: no such folder")))]
 pub async fn browse(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;
-    let cursor = call.query("cursor");
+    let (cursor, visibility) = (call.query("cursor"), &call.user()?.visibility);
     let Listing { path, parent, entries, next_cursor } = match call.query("path") {
-        None => service.library.list_roots(),
-        Some(path) => service.library.list(path, limit, cursor).await?,
+        None => service.library.list_roots(visibility),
+        Some(path) => service.library.list_seen(visibility, path, limit, cursor).await?,
     };
     let entries = entries.into_iter().map(to_library_entry).collect();
     Ok(reply::json(&LibraryPage { path, parent, entries, next_cursor }))

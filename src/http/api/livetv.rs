@@ -1,6 +1,6 @@
 //! `/api/livetv/channels`: list, create, change and delete channels.
 
-use crate::domain::access::Role;
+use crate::domain::access::{Principal, Role};
 use crate::domain::channel::Channel;
 use crate::domain::time::WallMs;
 use crate::http::api::prelude::*;
@@ -10,6 +10,7 @@ use crate::service::live;
 pub mod audit;
 mod block_schedule;
 mod channel_view;
+mod decoded_video;
 pub mod export;
 pub mod guide;
 mod item_request;
@@ -18,6 +19,7 @@ pub mod logo;
 mod output;
 mod request;
 pub(super) mod rights;
+mod rule_request;
 mod schedule_mode;
 pub mod sources;
 pub mod tokens;
@@ -27,7 +29,7 @@ pub mod warm;
 pub mod watch;
 
 use channel_view::ChannelView;
-use guide::GuideEntry;
+use guide::{GuideArtwork, GuideEntry};
 use request::ChannelRequest;
 
 /// Largest body of a channel request, bytes.
@@ -81,8 +83,10 @@ pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
             && enabled.is_none_or(|enabled| channel.settings.enabled == enabled)
             && category.is_none_or(|category| *channel.settings.category == *category)
     });
+    let mut artwork = GuideArtwork::new(&service, call.user()?);
     let views = visible.iter().map(|channel| {
         let view = ChannelView::new(&service, channel, now).with_state(&service, channel);
+        let view = view.with_artwork(&service, &mut artwork);
         if is_admin { view.with_rights(&service, channel) } else { view }
     });
     Ok(reply::json(&ChannelsAnswer { channels: views.collect() }))
@@ -93,7 +97,8 @@ pub async fn channels(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 200, description = "For admins, with the items it is made of", body = ChannelAnswer)))]
 pub async fn channel(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = find_visible_channel(&service, &call, parse_channel_id(&call)?)?;
-    let mut view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
+    let view = ChannelView::new(&service, &channel, service.clock.now()).with_state(&service, &channel);
+    let mut view = view.with_artwork(&service, &mut GuideArtwork::new(&service, call.user()?));
     if call.user()?.role == Role::Admin {
         view = view.with_items(&service, &channel);
     }
@@ -162,7 +167,7 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 409, description = "`CONFLICT`: the channel is not `onDemand`, or has not started yet")))]
 pub async fn skip(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = live::skip(&service, parse_channel_id(&call)?).await?;
-    Ok(guide::now_response(&service, &channel))
+    Ok(guide::now_response(&service, call.user()?, &channel))
 }
 
 /// Preview a new channel without saving it
@@ -176,7 +181,7 @@ pub async fn preview(service: Arc<Service>, mut call: Call) -> Result<Response> 
     let urls = ResourceUrls::from_config(&service.config);
     let change = request.into_new_channel(parse_skip_invalid(&call)?, &call.user()?.username, urls)?;
     let channel = service.draft_channel(None, &change).await?;
-    Ok(preview_response(&service, &channel))
+    Ok(preview_response(&service, call.user()?, &channel))
 }
 
 /// Preview a change of a channel without saving it
@@ -193,17 +198,19 @@ pub async fn preview_change(service: Arc<Service>, mut call: Call) -> Result<Res
         request.into_change(parse_skip_invalid(&call)?, parse_apply_at(&call)?, &call.user()?.username, urls)?;
     let current = service.channels.get(id)?;
     let channel = service.draft_channel(Some(&current), &change).await?;
-    Ok(preview_response(&service, &channel))
+    Ok(preview_response(&service, call.user()?, &channel))
 }
 
-fn preview_response(service: &Service, channel: &Channel) -> Response {
+fn preview_response(service: &Service, principal: &Principal, channel: &Channel) -> Response {
     let now = service.clock.now();
     let now_ms = WallMs::from(now);
     let start = channel.definition.revisions.first().map_or(now_ms, |first| channel.wall_ms_at(first.start_ms));
     let from = now_ms.max(start);
     let entries = channel.guide_entries(from, from + PREVIEW_MS, now_ms).take(MAX_PREVIEW_ENTRIES);
     let urls = ResourceUrls::from_config(&service.config);
-    let entries = entries.map(|entry| GuideEntry::new(channel, &entry, now, urls)).collect();
+    let mut artwork = GuideArtwork::new(service, principal);
+    let entries =
+        entries.map(|entry| GuideEntry::new(channel, &entry, now, urls).with_artwork(&mut artwork, service)).collect();
     let channel = ChannelView::new(service, channel, now).with_items(service, channel);
     reply::json(&PreviewAnswer { channel, entries })
 }

@@ -13,14 +13,17 @@ mod device;
 mod events;
 mod file;
 mod health;
+mod household;
 pub mod info;
 mod library;
 pub(super) mod livetv;
 mod metrics;
+mod preferences;
 mod prelude;
 mod progress;
 mod quarantine;
 mod recordings;
+mod server_status;
 mod stream_index;
 mod subtitle;
 mod transcode;
@@ -34,6 +37,7 @@ use livetv::{export, guide, sources, tokens, tuner, warm, watch};
 pub fn endpoints() -> Vec<Endpoint> {
     let routes = [
         server_routes(),
+        worker_routes(),
         account_routes(),
         media_routes(),
         progress_routes(),
@@ -56,8 +60,24 @@ fn server_routes() -> Vec<Endpoint> {
         route!(debug::draw, Access::Admin),
         route!(debug::log, Access::Admin),
         route!(debug::tail, Access::Admin),
+        route!(server_status::status, Access::Admin),
         route!(quarantine::list, Access::Admin),
         route!(quarantine::lift, Access::Admin),
+    ]
+}
+
+/// Workers on other machines.
+fn worker_routes() -> Vec<Endpoint> {
+    vec![
+        route!(workers::enrolment::list, Access::Admin),
+        route!(workers::enrolment::make_code, Access::Admin),
+        route!(workers::enrolment::remove, Access::Admin),
+        route!(workers::enrolment::enrol, Access::Public),
+        route!(workers::enrolment::renew, Access::Public),
+        route!(workers::runs::claim, Access::Worker),
+        route!(workers::runs::source, Access::Worker),
+        route!(workers::runs::put_segment, Access::Worker).body_limit(workers::runs::MAX_SEGMENT_BYTES),
+        route!(workers::runs::end, Access::Worker),
     ]
 }
 
@@ -72,8 +92,15 @@ fn account_routes() -> Vec<Endpoint> {
         route!(auth::sessions, Access::User),
         route!(auth::revoke_others, Access::User),
         route!(auth::revoke, Access::User),
+        route!(preferences::read, Access::User),
+        route!(preferences::change, Access::User),
+        route!(household::household, Access::User),
+        route!(household::change_user, Access::User),
+        route!(household::own_member, Access::User),
+        route!(household::change_own_member, Access::User),
         route!(users::users, Access::Admin),
         route!(users::add_user, Access::Admin),
+        route!(users::change_user, Access::Admin),
         route!(users::remove_user, Access::Admin),
         route!(users::set_password, Access::Admin),
         route!(users::tokens, Access::Admin),
@@ -85,12 +112,27 @@ fn media_routes() -> Vec<Endpoint> {
     let resource = |call: &Call| Some(format!("stream/file:{}", call.media_path().ok()?));
     vec![
         route!(library::browse, Access::User),
+        route!(library::folders::folders, Access::Admin),
+        route!(library::folders::add, Access::Admin),
+        route!(library::folders::remove, Access::Admin),
+        route!(library::folders::browse_server, Access::Admin),
         route!(library::items::items, Access::User),
+        route!(library::items::genres, Access::User),
         route!(library::items::item, Access::User),
+        route!(library::items::similar, Access::User),
         route!(library::items::change, Access::Admin),
+        route!(library::albums::albums, Access::User),
+        route!(library::albums::album, Access::User),
+        route!(library::artists::artists, Access::User),
+        route!(library::books::books, Access::User),
+        route!(library::playlists::playlists, Access::User),
         route!(library::series::all, Access::User),
         route!(library::series::one, Access::User),
         route!(library::search::search, Access::User),
+        route!(library::previews::index, Access::Granted).resource(library::artwork::grant_resource),
+        route!(library::previews::sheet, Access::Granted).resource(library::artwork::grant_resource),
+        route!(library::artwork::of_item, Access::Granted).resource(library::artwork::grant_resource),
+        route!(library::artwork::of_series, Access::Granted).resource(library::artwork::grant_resource),
         route!(file::file, Access::Granted).resource(resource).inline(),
         route!(subtitle::subtitle, Access::Granted).resource(resource),
         route!(attachment::attachment, Access::Granted).resource(resource),
@@ -141,6 +183,7 @@ fn channel_routes() -> Vec<Endpoint> {
         route!(livetv::skip, Access::Admin),
         route!(livetv::audit::audit, Access::Admin),
         route!(livetv::logo::logo, Access::Public),
+        route!(livetv::logo::icon, Access::Public),
         route!(sources::sources, Access::Admin),
         route!(sources::add, Access::Admin).body_limit(sources::MAX_BODY_BYTES),
         route!(sources::preview, Access::Admin).body_limit(sources::MAX_BODY_BYTES),
@@ -152,6 +195,7 @@ fn channel_routes() -> Vec<Endpoint> {
         route!(recordings::add, Access::Admin),
         route!(recordings::recording, Access::User),
         route!(recordings::remove, Access::Admin),
+        route!(recordings::change_series, Access::Admin),
         route!(recordings::remove_series, Access::Admin),
     ]
 }

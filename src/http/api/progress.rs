@@ -5,7 +5,8 @@ use http::header::ETAG;
 
 use crate::domain::progress::{ProgressRecord, ProgressSave, ProgressStatus, SaveResult};
 use crate::http::api::prelude::*;
-use crate::service::progress::{HistoryFilter, NextUp};
+use crate::service::catalogue::NextUp;
+use crate::service::progress::HistoryFilter;
 
 mod record;
 pub(super) mod request;
@@ -58,13 +59,15 @@ pub(super) struct NextUpAnswer {
 pub(super) struct NextUpItem {
     media_path: String,
     title: String,
-    /// The file of the same folder that was completed last.
+    /// The file of the same series or folder that was completed last.
     after: WatchProgress,
     /// Null for a file that was never played.
     progress: Option<WatchProgress>,
 }
 
 /// Save progress in a file
+///
+/// Progress in a part of an audiobook is progress in the book: the end of a part is the start of the next, and the last part completes it.
 #[utoipa::path(post, path = "/api/stream/progress", request_body = SaveRequest, responses(
     (status = 200, description = "The stored record; `applied` is false if a newer one was already stored", body = WatchProgress),
     (status = 403, description = "`FORBIDDEN`: the path is outside the library roots"),
@@ -78,9 +81,9 @@ pub async fn save(service: Arc<Service>, mut call: Call) -> Result<Response> {
 
 async fn save_file(service: &Service, call: Call, (path, mut save): (String, ProgressSave)) -> Result<Response> {
     save.version = call.if_match_version()?.or(save.version);
-    let user_id = &call.user()?.user_id;
-    let result = service.save_progress(user_id, &path, save).await?;
-    save_response(&call, result, |record, applied| WatchProgress::new(user_id, record, applied))
+    let user = call.user()?;
+    let result = service.save_file_progress(user, &path, save).await?;
+    save_response(&call, result, |record, applied| WatchProgress::new(&user.user_id, record, applied))
 }
 
 /// Progress in a file
@@ -89,17 +92,19 @@ async fn save_file(service: &Service, call: Call, (path, mut save): (String, Pro
     (status = 404, description = "`NOT_FOUND`: no such file, and no progress is stored for the path")))]
 pub async fn read(service: Arc<Service>, call: Call) -> Result<Response> {
     let user = call.user()?;
-    let record = service.progress_at_path(&user.user_id, call.media_path()?).await?;
+    let record = service.file_progress(user, call.media_path()?).await?;
     let version = record.as_ref().map(|record| record.version);
     let progress = record.map(|record| WatchProgress::new(&user.user_id, record, true));
     Ok(versioned_json(&ProgressAnswer { progress }, version))
 }
 
 /// Delete the progress in a file
+///
+/// That of a part of an audiobook is that of the whole book.
 #[utoipa::path(delete, path = "/api/stream/progress", params(("path" = String, Query, description = "Absolute path of a media file")), responses(
     (status = 200, description = "No progress is stored any more", body = ResetAnswer)))]
 pub async fn reset(service: Arc<Service>, call: Call) -> Result<Response> {
-    let (media_path, deleted) = service.reset_progress(&call.user()?.user_id, call.media_path()?).await?;
+    let (media_path, deleted) = service.reset_file_progress(call.user()?, call.media_path()?).await?;
     Ok(reply::json(&ResetAnswer { media_path, deleted }))
 }
 
@@ -123,23 +128,25 @@ pub async fn mark_watched(service: Arc<Service>, mut call: Call) -> Result<Respo
     ("status" = Option<String>, Query, description = "`all` (default), `in_progress` or `completed`")), responses(
     (status = 200, description = "The records; `available` says whether the file exists", body = HistoryAnswer)))]
 pub async fn history(service: Arc<Service>, call: Call) -> Result<Response> {
-    let user = &call.user()?.user_id;
-    let limit = parse_limit(&call)?;
-    let page = service.progress.history(user, parse_filter(&call)?, call.query("cursor"), limit)?;
+    let principal = call.user()?;
+    let (user, limit) = (&principal.user_id, parse_limit(&call)?);
+    let page = service.history(principal, parse_filter(&call)?, call.query("cursor"), limit)?;
     let exists = service.library.check_available(page.entries.iter().map(|record| record.path.clone()).collect()).await;
     let records = page.entries.into_iter().zip(exists);
     let history = records.map(|(past, found)| WatchProgress::new(user, past, true).with_availability(found)).collect();
     Ok(reply::json(&HistoryAnswer { history, limit, total: page.total, next_cursor: page.next_cursor }))
 }
 
-/// Next up: in each folder, the file after the one completed last
+/// Next up: in each series, the episode after the one watched last
+///
+/// Across seasons, until the series ends. Music and audiobooks continue with the next file of their folder; films have none.
 #[utoipa::path(get, path = "/api/stream/next-up", params(
     ("limit" = Option<usize>, Query, description = "Most files, 1 to 200; default 20")), responses(
-    (status = 200, description = "The folder watched most recently first", body = NextUpAnswer)))]
+    (status = 200, description = "The series or folder watched most recently first", body = NextUpAnswer)))]
 pub async fn next_up(service: Arc<Service>, call: Call) -> Result<Response> {
-    let user = &call.user()?.user_id;
-    let limit = parse_limit(&call)?;
-    let files = service.next_up(user, limit).await?;
+    let principal = call.user()?;
+    let (user, limit) = (&principal.user_id, parse_limit(&call)?);
+    let files = service.next_up(principal, limit).await?;
     let to_item = |next: NextUp| NextUpItem {
         media_path: next.path,
         title: next.title,
@@ -195,5 +202,5 @@ pub(super) fn parse_filter(call: &Call) -> Result<HistoryFilter> {
         Some("completed") => Some(ProgressStatus::Completed),
         Some(_) => return Err(Error::invalid_field("status", "must be one of all, in_progress, completed")),
     };
-    Ok(HistoryFilter { media_type, status })
+    Ok(HistoryFilter { media_type, status, ..HistoryFilter::default() })
 }

@@ -8,12 +8,14 @@ use crate::service::recordings::{FileAction, RemovedRecording};
 mod request;
 mod view;
 
-use request::RecordingRequest;
+use request::{RecordingRequest, SeriesChangeRequest};
 use view::{RecordingView, SeriesView};
 
 /// Recordings, and the series rules that schedule more.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RecordingsAnswer {
+    /// Whether a recordings folder is configured. Without one, nothing can be scheduled.
+    enabled: bool,
     recordings: Vec<RecordingView>,
     series: Vec<SeriesView>,
 }
@@ -44,6 +46,13 @@ pub(super) struct RecordingGone {
     file_deleted: bool,
 }
 
+/// A series rule.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SeriesRuleAnswer)]
+pub(super) struct SeriesAnswer {
+    series: SeriesView,
+}
+
 /// A deleted series rule.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SeriesGone {
@@ -70,7 +79,8 @@ pub async fn recordings(service: Arc<Service>, call: Call) -> Result<Response> {
     let recordings = visible.map(|recording| RecordingView::new(&service, &recording)).collect();
     let rules = service.recordings.rules().into_iter().filter(|rule| is_admin || rule.user_id == user.user_id);
     let series = rules.map(|rule| SeriesView::new(&rule)).collect();
-    Ok(reply::json(&RecordingsAnswer { recordings, series }))
+    let enabled = service.recordings.folder().is_ok();
+    Ok(reply::json(&RecordingsAnswer { enabled, recordings, series }))
 }
 
 /// One recording
@@ -117,6 +127,20 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
     let RemovedRecording { state, file_deleted } = service.recordings.remove(&id, file_action).await?;
     let state = state.map(RecordingState::as_str);
     Ok(reply::json(&RecordingGone { id, deleted: state.is_none(), state, file_deleted }))
+}
+
+/// Change a series rule
+///
+/// Recordings that have not begun follow the change. Programmes that were recorded or cancelled are not scheduled again.
+#[utoipa::path(patch, path = "/api/livetv/recordings/series/{id}", request_body = SeriesChangeRequest,
+    params(("id" = String, Path, description = "Series rule id")), responses(
+    (status = 200, description = "The changed rule", body = SeriesAnswer),
+    (status = 400, description = "`VALIDATION_ERROR`"),
+    (status = 404, description = "`NOT_FOUND`: no such series rule")))]
+pub async fn change_series(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let request: SeriesChangeRequest = call.json().await?;
+    let rule = service.change_series_rule(&call.params[0], request.validate()?).await?;
+    Ok(reply::json(&SeriesAnswer { series: SeriesView::new(&rule) }))
 }
 
 /// Delete a series rule and cancel its scheduled recordings

@@ -24,7 +24,7 @@ pub async fn subtitle(service: Arc<Service>, call: Call) -> Result<Response> {
         "ass" | "ssa" => SubtitleFormat::Ass,
         other => return Err(Error::invalid_field("format", format!("{:.20} must be vtt, srt or ass", other))),
     };
-    let source = service.library.open(call.media_path()?).await?;
+    let source = service.library.open_seen(&call.user()?.visibility, call.media_path()?).await?;
     let location = service.subtitles.resolve_id(&source, id).await?;
     let script = match &location {
         SubtitleLocation::File(path) => service.subtitles.read_file(path).await?,

@@ -21,9 +21,9 @@ mod segment_response;
 mod start_response;
 mod status;
 
+pub(super) use request::CapabilitiesBody;
 use request::StartBody;
-use segment_response::media_segment_response;
-pub(super) use segment_response::segment_response;
+pub(super) use segment_response::{media_segment_response, segment_response};
 use start_response::Started;
 use status::{Preparing, StatusBody};
 
@@ -58,7 +58,7 @@ pub async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let principal = call.user()?.clone();
     let agent = call.header(USER_AGENT).map(str::to_owned);
     let request = call.json::<StartBody>().await?.into_request(agent.as_deref())?;
-    let body = match planner::plan_playback(&service, request).await? {
+    let body = match planner::plan_playback(&service, &principal.visibility, request).await? {
         PlannedPlayback::Direct(play) => Started::for_file(&service, &principal, &play).await?,
         PlannedPlayback::Session(plan) => {
             let session = playback::start_session(&service, &principal, *plan).await?;
@@ -108,7 +108,7 @@ pub(super) fn playlist_response(text: Bytes) -> Response {
 /// A media playlist, an I-frame playlist or a segment of a session. Segments in fMP4 have byte ranges.
 #[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/{asset}", params(
     ("sessionId" = String, Path),
-    ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`; in fMP4 `v0-00000.m4s`, `a0-00000.m4s`, and their init segments, which the playlists name; `v0-iframes.m3u8` of video copied from mp4"),
+    ("asset" = String, Path, description = "`v0.m3u8`, `v0-00000.ts` (`v1` and so on in an adaptive session), `a0.m3u8`, `a0-00000.ts`, `s0.m3u8`, `s0-00000.vtt`; in fMP4 `v0-00000.m4s`, `a0-00000.m4s`, and their init segments, which the playlists name; `v0-iframes.m3u8`, of encoded rungs only of the smallest, and `v0-iframe-00000.m4s`, which it names unless its entries are byte ranges"),
     ("Range" = Option<String>, Header, description = "Of a segment in fMP4: `bytes=first-last`, `bytes=first-` or `bytes=-count`"),
     ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
     (status = 200, content((Vec<u8> = "video/mp2t"), (Vec<u8> = "video/mp4"), (Vec<u8> = "audio/mp4"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
@@ -133,11 +133,14 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
             let id = session.plan.rendition_of_track(track).filter(|_| format == session.plan.format());
             let stored = session.segment(id.ok_or_else(no_asset)?, index).await?;
             let kind = (content_type(track, format), format);
-            media_segment_response(&service, &session, kind, stored, &call)
+            media_segment_response(&service, session.source(), kind, stored, &call)
         }
         SessionAsset::Init(track, init_id) => {
-            let id = session.plan.rendition_of_track(track).ok_or_else(no_asset)?;
-            let init = session.init_segment(id).await?;
+            let made = session.made_iframe_init().filter(|init| InitId::of(init) == init_id);
+            let init = match (made, session.plan.rendition_of_track(track)) {
+                (Some(init), Some(_)) => init.clone(),
+                (_, id) => session.init_segment(id.ok_or_else(no_asset)?).await?,
+            };
             if InitId::of(&init) != init_id {
                 return Err(no_asset());
             }
@@ -146,7 +149,12 @@ pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response
         }
         SessionAsset::IFramePlaylist(track) => {
             let grant = session_grant(&service, call.user()?, &session);
-            Ok(playlist_response(session.iframe_playlist(track, &grant)?))
+            Ok(playlist_response(playback::iframe_playlist(&service, &session, track, &grant).await?))
+        }
+        SessionAsset::IFrame(track, segment) => {
+            let frame = playback::iframe(&service, &session, track, segment).await?;
+            let etag = etag_of(&frame);
+            Ok(segment_response(content_type(track, SegmentFormat::Fmp4), frame, &etag, &call.headers))
         }
     }
 }

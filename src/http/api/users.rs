@@ -2,12 +2,14 @@
 
 use http::StatusCode;
 
+use super::household::{MemberView, PictureView, parse_picture};
 use super::livetv::tokens::{TokenGone, TokensAnswer};
 use crate::domain::access::Role;
 use crate::domain::account::User;
 use crate::domain::time::format_timestamp;
 use crate::http::api::prelude::*;
-use crate::service::accounts::KeptAccess;
+use crate::http::decode::present;
+use crate::service::accounts::{KeptAccess, RequestedChange};
 
 /// The role of a user.
 #[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
@@ -29,6 +31,9 @@ pub struct UserView {
     /// Number of stream tokens of the user; only in the list of users.
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_tokens: Option<usize>,
+    /// Picture, PIN and folders; in the list of users and in `GET /api/auth/me`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<MemberView>,
 }
 
 /// All users.
@@ -53,6 +58,29 @@ pub struct UserRequest {
     role: Option<RoleName>,
 }
 
+/// A change of a user: name, role, picture, PIN and folders; absent fields stay.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MemberRequest {
+    username: Option<String>,
+    /// A user who becomes an admin sees all folders and is no longer open.
+    role: Option<RoleName>,
+    /// Null for none.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<PictureView>)]
+    picture: Option<Option<PictureView>>,
+    /// 4 to 8 digits; null for none.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    pin: Option<Option<String>>,
+    /// Whether devices change to the user without a PIN; never for admins.
+    is_open: Option<bool>,
+    /// Paths of the media folders that the user sees, at most 100; null for all. Admins see all.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Vec<String>>)]
+    folders: Option<Option<Vec<String>>>,
+}
+
 /// A new password for another user.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -67,7 +95,10 @@ pub struct NewPasswordRequest {
 pub async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
     let counts = service.accounts.stream_token_counts();
     let count = |user: &User| counts.get(&user.id).copied().unwrap_or(0);
-    let view = |user: User| UserView { stream_tokens: Some(count(&user)), ..user.into() };
+    let view = |user: User| {
+        let stream_tokens = Some(count(&user));
+        UserView { stream_tokens, ..UserView::with_member(&service, user) }
+    };
     Ok(reply::json(&Users { users: service.accounts.users().into_iter().map(view).collect() }))
 }
 
@@ -77,12 +108,27 @@ pub async fn users(service: Arc<Service>, _: Call) -> Result<Response> {
     (status = 409, description = "`CONFLICT`: another user has this name")))]
 pub async fn add_user(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let request: UserRequest = call.json().await?;
-    let role = match request.role {
-        Some(RoleName::Admin) => Role::Admin,
-        Some(RoleName::User) | None => Role::User,
-    };
+    let role = request.role.map_or(Role::User, Role::from);
     let user = service.accounts.add_user(Some(call.user()?), &request.username, role, &request.password).await?;
     Ok(reply::json_with(StatusCode::CREATED, &UserAnswer { user: user.into() }))
+}
+
+/// Change a user's name, role, picture and PIN, and the media folders that they see
+///
+/// Name and role apply to the next request of each of their devices, which stay signed in. Folders apply to the library at once: lists,
+/// search, artwork, files and new sessions. Channels, their guide and recordings are listed for all users; what plays continues.
+#[utoipa::path(patch, path = "/api/users/{id}", request_body = MemberRequest, params(
+    ("id" = String, Path, description = "User id")), responses(
+    (status = 200, description = "The changed user", body = UserAnswer),
+    (status = 409, description = "`CONFLICT`: another user has this name, or it is the last admin or the admin of the configuration")))]
+pub async fn change_user(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let MemberRequest { username, role, picture, pin, is_open, folders } = call.json().await?;
+    let role = role.map(Role::from);
+    let change = RequestedChange { username, role, picture: parse_picture(picture)?, pin, is_open, folders };
+    let user_id = &call.params[0];
+    service.accounts.change_member(call.user()?, user_id, change).await?;
+    let user = UserView::with_member(&service, service.accounts.get_user(user_id)?);
+    Ok(reply::json(&UserAnswer { user }))
 }
 
 /// Delete a user and sign out all their devices
@@ -125,6 +171,22 @@ pub async fn revoke_token(service: Arc<Service>, call: Call) -> Result<Response>
     Ok(reply::json(&TokenGone { id, deleted: true }))
 }
 
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::Admin => Self::Admin,
+            RoleName::User => Self::User,
+        }
+    }
+}
+
+impl UserView {
+    pub(super) fn with_member(service: &Service, user: User) -> Self {
+        let member = service.accounts.member(&user.id).into();
+        Self { member: Some(member), ..user.into() }
+    }
+}
+
 impl From<User> for UserView {
     fn from(user: User) -> Self {
         let User { id, username, created_at, .. } = user;
@@ -132,7 +194,7 @@ impl From<User> for UserView {
             Role::Admin => RoleName::Admin,
             Role::User => RoleName::User,
         };
-        Self { id, username, role, created_at: format_timestamp(created_at), stream_tokens: None }
+        Self { id, username, role, created_at: format_timestamp(created_at), stream_tokens: None, member: None }
     }
 }
 

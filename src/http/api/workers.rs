@@ -6,20 +6,28 @@ use crate::config::{BackendSetting, IsolationSetting};
 use crate::domain::time::format_timestamp;
 use crate::domain::worker::SandboxReport;
 use crate::engine::encoder_speed::EncodeSpeed;
+use crate::engine::ffmpeg_decoders::{DecoderReport, WorkingDecoder};
 use crate::engine::ffmpeg_encoders::EncoderReport;
 use crate::engine::versions;
 use crate::http::api::prelude::*;
 use crate::service::renditions::local_encoders::OptionalCodec;
 use crate::service::sessions::failure_message;
+use crate::service::workers::RemoteWorkers;
+
+pub(super) mod enrolment;
+mod remote;
+pub(super) mod runs;
+
+use remote::{NodeView, RemoteWorkerView};
 
 /// The encoders and backends of this server.
 #[derive(Serialize, ToSchema)]
 pub struct WorkersView {
     local: LocalView,
-    /// Other machines; none in this version.
-    nodes: Vec<serde_json::Value>,
-    /// Native workers; none in this version.
-    workers: Vec<serde_json::Value>,
+    /// Machines with connected workers; empty without `queue`.
+    nodes: Vec<NodeView>,
+    /// Connected workers on other machines; empty without `queue`.
+    workers: Vec<RemoteWorkerView>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -37,6 +45,10 @@ pub struct LocalView {
     encoders: Vec<EncoderView>,
     /// Encoders that failed the test encode, and why.
     rejected_encoders: Vec<RejectedView>,
+    /// Hardware that decoded video like software does, in one format at least.
+    hardware_decoders: Vec<DecoderView>,
+    /// Hardware that did not, and why.
+    rejected_decoders: Vec<RejectedView>,
     /// The codecs besides H.264 in which sessions in fMP4 are encoded for clients that prefer them.
     optional_codecs: Vec<OptionalCodecView>,
     max_concurrent_jobs: usize,
@@ -102,6 +114,7 @@ pub struct ProtocolView {
 }
 
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct EncoderView {
     name: &'static str,
     codec: &'static str,
@@ -109,6 +122,26 @@ pub struct EncoderView {
     kind: &'static str,
     device: Option<&'static str>,
     verified: bool,
+    /// Why it is not used now although it works: it is forbidden, or rests after a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_used: Option<String>,
+}
+
+/// Hardware that decodes video for ffmpeg, beside a hardware encoder of the same device.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = HardwareDecoder)]
+pub struct DecoderView {
+    /// ffmpeg's name of the interface, e.g. `vaapi`.
+    name: &'static str,
+    device: Option<&'static str>,
+    /// The formats that were decoded like in software, for people.
+    formats: Vec<&'static str>,
+    /// The other formats, and why.
+    rejected_formats: Vec<RejectedView>,
+    /// Why it is not used now although it works: it is forbidden, or rests after a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_used: Option<String>,
 }
 
 /// A codec besides H.264.
@@ -174,10 +207,16 @@ pub struct FallbackView {
 pub async fn workers(service: Arc<Service>, _call: Call) -> Result<Response> {
     let report = service.local_encoders.report().await;
     let codecs = service.local_encoders.optional_codecs().await;
-    Ok(reply::json(&workers_view(&report, &codecs, &service)))
+    let decoders = service.local_encoders.decoders().await;
+    Ok(reply::json(&workers_view(&report, &decoders, &codecs, &service)))
 }
 
-fn workers_view(report: &EncoderReport, codecs: &[OptionalCodec], service: &Service) -> WorkersView {
+fn workers_view(
+    report: &EncoderReport,
+    decoders: &DecoderReport,
+    codecs: &[OptionalCodec],
+    service: &Service,
+) -> WorkersView {
     let status = service.renditions.health();
     let available = report.can_transcode();
     let (mode, reason, user_message) = if available {
@@ -193,8 +232,11 @@ fn workers_view(report: &EncoderReport, codecs: &[OptionalCodec], service: &Serv
         kind: if encoder.is_hardware { "hardware" } else { "software" },
         device: encoder.device.map(|(file, _)| file),
         verified: true,
+        not_used: service.local_encoders.reason_against(encoder.name).filter(|_| encoder.is_hardware),
     });
     let rejected = report.rejected.iter().map(|one| RejectedView { name: one.name, reason: one.reason.clone() });
+    let rejected_decoders =
+        decoders.rejected.iter().map(|one| RejectedView { name: one.name, reason: one.reason.clone() });
     let backend_reason = match service.config.backend {
         BackendSetting::Auto => {
             "GStreamer encodes what it was measured to start faster; ffmpeg does the rest and takes over on failure"
@@ -215,6 +257,8 @@ fn workers_view(report: &EncoderReport, codecs: &[OptionalCodec], service: &Serv
         supported_encoders: report.working.iter().map(|encoder| encoder.name).collect(),
         encoders: encoders.collect(),
         rejected_encoders: rejected.collect(),
+        hardware_decoders: decoders.working.iter().map(|working| decoder_view(working, service)).collect(),
+        rejected_decoders: rejected_decoders.collect(),
         optional_codecs: codecs.iter().map(OptionalCodecView::from).collect(),
         max_concurrent_jobs: service.config.limits.concurrent_jobs,
         active_job_count: service.renditions.active_jobs(),
@@ -233,7 +277,31 @@ fn workers_view(report: &EncoderReport, codecs: &[OptionalCodec], service: &Serv
         isolation: service.config.isolation.as_str(),
         pool: pool_view(service),
     };
-    WorkersView { local, nodes: Vec::new(), workers: Vec::new() }
+    let remote = service.remote_workers.as_ref().map(|workers| workers.cluster.workers()).unwrap_or_default();
+    WorkersView {
+        local,
+        nodes: remote.iter().map(NodeView::from).collect(),
+        workers: remote.iter().map(RemoteWorkerView::from).collect(),
+    }
+}
+
+fn decoder_view(working: &WorkingDecoder, service: &Service) -> DecoderView {
+    let rejected = working.rejected_formats.iter();
+    DecoderView {
+        name: working.decoder.name,
+        device: working.decoder.device,
+        formats: working.formats.iter().map(|format| format.name).collect(),
+        rejected_formats: rejected
+            .map(|(format, reason)| RejectedView { name: format.name, reason: reason.clone() })
+            .collect(),
+        not_used: service.local_encoders.reason_against(working.decoder.name),
+    }
+}
+
+/// The remote workers of a server with a queue.
+fn remote_workers(service: &Service) -> Result<&Arc<RemoteWorkers>> {
+    let missing = || Error::new(Code::NotFound, "this server has no queue for remote workers");
+    service.remote_workers.as_ref().ok_or_else(missing)
 }
 
 fn pool_view(service: &Service) -> Option<PoolView> {

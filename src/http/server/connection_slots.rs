@@ -94,6 +94,8 @@ pub struct ConnectionSlot {
     client: Option<IpAddr>,
     number: u64,
     progress: Arc<ConnectionProgress>,
+    /// The counter of the present response's bytes; None before the first one.
+    sent_bytes: Mutex<Option<Arc<AtomicU64>>>,
 }
 
 impl ConnectionSlots {
@@ -139,7 +141,7 @@ impl ConnectionSlots {
             clients.entry(client).or_default().open_connections += 1;
             self.lock_evictable().insert(number, progress.clone());
         }
-        Ok(ConnectionSlot { slots: self.clone(), client, number, progress })
+        Ok(ConnectionSlot { slots: self.clone(), client, number, progress, sent_bytes: Mutex::default() })
     }
 
     /// Closes the slowest connection without credentials and returns its permit.
@@ -193,6 +195,18 @@ impl ConnectionSlot {
     /// Records bytes the client has received.
     pub fn record_received(&self, bytes: usize) {
         self.progress.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(counter) = &*self.lock_counter() {
+            counter.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the bytes of the response that follows in `counter`. A connection answers one request after another.
+    pub fn count_sent_bytes_in(&self, counter: &Arc<AtomicU64>) {
+        *self.lock_counter() = Some(counter.clone());
+    }
+
+    fn lock_counter(&self) -> MutexGuard<'_, Option<Arc<AtomicU64>>> {
+        self.sent_bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub async fn wait_until_evicted(&self) {

@@ -1,12 +1,12 @@
 //! The JSON form of media info, built from the probe result.
 
-use super::MediaLinks;
 use super::description::Description;
+use super::mark::Mark;
 use super::playback::Playback;
 use super::stream::Stream;
 use super::subtitle::Subtitle;
+use super::{InfoClient, MediaLinks};
 use crate::domain::media::{self, PROBE_VERSION, StreamKind};
-use crate::domain::playback::RequestDevice;
 use crate::domain::time::{file_instant, format_timestamp, round_to_ms};
 use crate::engine::source::SourceFile;
 use crate::http::api::prelude::*;
@@ -33,6 +33,11 @@ pub(super) struct MediaInfo {
     chapters: Vec<Chapter>,
     attachments: Vec<Attachment>,
     tags: Tags,
+    /// Parts that viewers may skip, in order of time. Those that are not stated by names of chapters are found while nothing is
+    /// played.
+    pub(super) marks: Vec<Mark>,
+    /// The WebVTT file of seek previews; null without video, and for a file that the library does not list yet.
+    pub(super) previews_url: Option<String>,
     /// From the NFO file beside the file; null without one.
     pub(super) description: Option<Description>,
     /// Null for a file that was never played.
@@ -96,7 +101,7 @@ impl MediaInfo {
         source: &SourceFile,
         probed: &ProbeResult,
         sidecars: &[Sidecar],
-        device: &RequestDevice,
+        client: &InfoClient,
         links: &MediaLinks,
         transcoder_available: bool,
     ) -> Result<Self> {
@@ -152,9 +157,11 @@ impl MediaInfo {
             chapters: media.chapters.iter().enumerate().map(to_chapter).collect(),
             attachments: media.attachments.iter().enumerate().map(to_attachment).collect(),
             tags: Tags { title, artist, album, date },
+            marks: Vec::new(),
+            previews_url: None,
             description: None,
             watch_progress: None,
-            playback: Playback::new(media, device, links, transcoder_available),
+            playback: Playback::new(media, client, links, transcoder_available),
         })
     }
 }

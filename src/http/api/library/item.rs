@@ -1,5 +1,6 @@
 //! The JSON form of an item of the library.
 
+use super::artwork::{ArtworkLinks, ArtworkUrls};
 use crate::domain::time::{format_ms, round_to_ms};
 use crate::http::api::prelude::*;
 use crate::http::api::progress::WatchProgress;
@@ -29,6 +30,8 @@ pub(super) struct LibraryItem {
     /// Of music; the author of an audiobook.
     artist: Option<String>,
     album: Option<String>,
+    /// The album of music: `GET /api/library/albums/{id}`. Parts of one audiobook have the same.
+    album_id: Option<String>,
     disc: Option<u32>,
     track: Option<u32>,
     /// Day of the first release, on which an episode aired, or in the name of a home video.
@@ -40,6 +43,7 @@ pub(super) struct LibraryItem {
     size_bytes: u64,
     #[schema(format = DateTime)]
     added_at: String,
+    artwork: ArtworkUrls,
     /// Whether the user has completed it.
     watched: bool,
     /// Null for an item that was never started.
@@ -60,7 +64,7 @@ pub(super) struct TechnicalSummary {
 }
 
 impl LibraryItem {
-    pub(super) fn new(user_id: &str, item: ListedItem) -> Self {
+    pub(super) fn new(user_id: &str, item: ListedItem, links: &ArtworkLinks<'_>) -> Self {
         let (series_id, series_title) =
             item.series.map_or((None, None), |(id, title)| (Some(id.to_string()), Some(title)));
         Self {
@@ -77,6 +81,7 @@ impl LibraryItem {
             last_episode: item.last_episode,
             artist: item.artist,
             album: item.album,
+            album_id: item.album_id.map(|id| id.to_string()),
             disc: item.disc,
             track: item.track,
             released_on: item.released_on.map(|day| day.to_string()),
@@ -84,6 +89,7 @@ impl LibraryItem {
             duration_seconds: item.duration_seconds.map(round_to_ms),
             size_bytes: item.size_bytes,
             added_at: format_ms(item.added_ms),
+            artwork: links.of_item(item.id, &item.artwork),
             watched: item.progress.as_ref().is_some_and(|record| record.completed),
             progress: item.progress.map(|record| WatchProgress::new(user_id, record, true)),
         }

@@ -2,17 +2,23 @@
 
 use jiff::Timestamp;
 
+use super::artwork::{ArtworkLinks, seen_paths};
 use super::item::{LibraryItem, TechnicalSummary};
 use crate::domain::catalogue::{ItemKind, MAX_TITLE_CHARS, SortKey, WatchedFilter};
 use crate::domain::m3u::parse::clean_text;
 use crate::http::api::info::Description;
 use crate::http::api::prelude::*;
+use crate::http::decode::present;
 use crate::service::catalogue::{
-    DEFAULT_LIMIT, ItemFilter, ItemId, ItemPage, MAX_LIMIT, SeriesId, SortOrder, parse_item_id,
+    DEFAULT_LIMIT, ItemFilter, ItemId, MAX_LIMIT, Page, SeriesId, SortOrder, parse_item_id,
 };
 
 /// Kinds in a request at most.
 const MAX_KINDS: usize = 6;
+
+/// Similar items in an answer.
+const DEFAULT_SIMILAR: usize = 12;
+const MAX_SIMILAR: usize = 50;
 
 /// Longest genre or name in a request, bytes.
 const MAX_TEXT_BYTES: usize = 400;
@@ -45,6 +51,26 @@ pub(super) struct ItemAnswer {
     has_chosen_title: bool,
 }
 
+/// Items similar to another one.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SimilarAnswer {
+    items: Vec<LibraryItem>,
+}
+
+/// Genres of the library.
+#[derive(Serialize, ToSchema)]
+pub(super) struct GenresAnswer {
+    /// By name.
+    genres: Vec<Genre>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Genre {
+    name: String,
+    item_count: usize,
+}
+
 /// A change of an item.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -53,11 +79,6 @@ pub(super) struct ItemChange {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, required = true)]
     title: Option<Option<String>>,
-}
-
-/// Distinguishes null from an absent field.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }
 
 /// Items of the library
@@ -69,6 +90,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<O
     ("year" = Option<String>, Query, description = "Only this year, or a range such as `1990-1999`"),
     ("person" = Option<String>, Query, description = "Only items with this actor, director or writer; case and diacritics do not matter"),
     ("seriesId" = Option<String>, Query, description = "Only episodes of this series"),
+    ("folder" = Option<String>, Query, description = "Only items in this folder or below it: its absolute path"),
     ("addedSince" = Option<String>, Query, description = "Only items added at or after this ISO 8601 instant"),
     ("watched" = Option<String>, Query, description = "Only `unwatched`, `inProgress` or `watched` items of the signed-in user"),
     ("sort" = Option<String>, Query, description = "`title` (default; episodes by series and number, music by artist and album), `added` or `year`"),
@@ -78,13 +100,27 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<O
     (status = 200, description = "The items", body = ItemsAnswer),
     (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn items(service: Arc<Service>, call: Call) -> Result<Response> {
-    let user = &call.user()?.user_id;
+    let principal = call.user()?;
+    let (user, links) = (&principal.user_id, ArtworkLinks::new(&service, principal));
     let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;
     let (filter, order) = (parse_filter(&call)?, parse_order(&call)?);
-    let ItemPage { items, total, next_cursor } =
-        service.list_items(user, &filter, order, call.query("cursor"), limit)?;
-    let items = items.into_iter().map(|item| LibraryItem::new(user, item)).collect();
+    let Page { entries, total, next_cursor } =
+        service.list_items(principal, &filter, order, call.query("cursor"), limit)?;
+    let items = entries.into_iter().map(|item| LibraryItem::new(user, item, &links)).collect();
     Ok(reply::json(&ItemsAnswer { items, total, next_cursor, scanning: is_scanning(&service) }))
+}
+
+/// Genres of the library, by name
+#[utoipa::path(get, path = "/api/library/genres", params(
+    ("kind" = Option<String>, Query, description = "Only genres of items of these kinds, as in the list of items")), responses(
+    (status = 200, description = "With the number of items of each", body = GenresAnswer),
+    (status = 400, description = "`VALIDATION_ERROR`")))]
+pub async fn genres(service: Arc<Service>, call: Call) -> Result<Response> {
+    let kinds = call.query("kind").map(parse_kinds).transpose()?.unwrap_or_default();
+    let paths = seen_paths(&service, &call)?;
+    let genres =
+        service.catalogue.genres(&paths, &kinds).into_iter().map(|(name, item_count)| Genre { name, item_count });
+    Ok(reply::json(&GenresAnswer { genres: genres.collect() }))
 }
 
 /// One item
@@ -93,6 +129,23 @@ pub async fn items(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 404, description = "`NOT_FOUND`: there is no such item")))]
 pub async fn item(service: Arc<Service>, call: Call) -> Result<Response> {
     answer(&service, &call, parse_item_id(&call.params[0])?)
+}
+
+/// Similar items
+#[utoipa::path(get, path = "/api/library/items/{id}/similar", params(
+    ("id" = String, Path, description = "Id of an item"),
+    ("limit" = Option<usize>, Query, description = "1 to 50; default 12")), responses(
+    (status = 200, description = "Items of the same kind that share people or genres, the most similar first; of episodes those of other series, one of each", body = SimilarAnswer),
+    (status = 400, description = "`VALIDATION_ERROR`"),
+    (status = 404, description = "`NOT_FOUND`: there is no such item")))]
+pub async fn similar(service: Arc<Service>, call: Call) -> Result<Response> {
+    let principal = call.user()?;
+    let (user, links) = (&principal.user_id, ArtworkLinks::new(&service, principal));
+    let limit = call.limit(DEFAULT_SIMILAR, MAX_SIMILAR)?;
+    let items = service.similar_items(principal, parse_item_id(&call.params[0])?, limit)?;
+    Ok(reply::json(&SimilarAnswer {
+        items: items.into_iter().map(|item| LibraryItem::new(user, item, &links)).collect(),
+    }))
 }
 
 /// Choose the title of an item
@@ -112,10 +165,11 @@ pub async fn change(service: Arc<Service>, mut call: Call) -> Result<Response> {
 }
 
 fn answer(service: &Service, call: &Call, id: ItemId) -> Result<Response> {
-    let user = &call.user()?.user_id;
-    let details = service.item_details(user, id)?;
+    let principal = call.user()?;
+    let user = &principal.user_id;
+    let details = service.item_details(principal, id)?;
     Ok(reply::json(&ItemAnswer {
-        item: LibraryItem::new(user, details.item),
+        item: LibraryItem::new(user, details.item, &ArtworkLinks::new(service, principal)),
         description: details.description.map(Description::from),
         technical: details.technical.map(TechnicalSummary::from),
         media_paths: details.paths,
@@ -124,7 +178,7 @@ fn answer(service: &Service, call: &Call, id: ItemId) -> Result<Response> {
 }
 
 pub(super) fn is_scanning(service: &Service) -> bool {
-    !service.catalogue.is_current(service.library.roots().list().len())
+    !service.catalogue.is_current(service.library.roots().list().count())
 }
 
 fn parse_title(text: &str) -> Result<String> {
@@ -139,12 +193,17 @@ fn parse_filter(call: &Call) -> Result<ItemFilter> {
     let series = call.query("seriesId").map(|text| {
         SeriesId::parse(text).ok_or_else(|| Error::invalid_field("seriesId", "must be the id of a series"))
     });
+    let years = call.query("year").map(|text| {
+        let message = "must be a year, or a range such as 1990-1999";
+        parse_years(text).ok_or_else(|| Error::invalid_field("year", message))
+    });
     Ok(ItemFilter {
         kinds: call.query("kind").map(parse_kinds).transpose()?.unwrap_or_default(),
         genre: parse_text(call, "genre")?,
-        years: call.query("year").map(parse_years).transpose()?,
+        years: years.transpose()?,
         person: parse_text(call, "person")?,
         series: series.transpose()?,
+        folder: call.query("folder").map(str::to_owned),
         added_since_ms: call.query("addedSince").map(parse_instant).transpose()?,
         watched: call.query("watched").map(parse_watched).transpose()?,
     })
@@ -160,7 +219,7 @@ fn parse_kinds(text: &str) -> Result<Vec<ItemKind>> {
     })
 }
 
-fn parse_text(call: &Call, name: &str) -> Result<Option<String>> {
+pub(super) fn parse_text(call: &Call, name: &str) -> Result<Option<String>> {
     let text = call.query(name).filter(|text| !text.is_empty());
     if text.is_some_and(|text| text.len() > MAX_TEXT_BYTES) {
         return Err(Error::invalid_field(name, format!("must have at most {MAX_TEXT_BYTES} bytes")));
@@ -168,11 +227,11 @@ fn parse_text(call: &Call, name: &str) -> Result<Option<String>> {
     Ok(text.map(str::to_owned))
 }
 
-fn parse_years(text: &str) -> Result<(u32, u32)> {
+/// A year or a range of years, first and last; None for another text.
+pub(in crate::http::api) fn parse_years(text: &str) -> Option<(u32, u32)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let year = |text: &str| text.parse::<u32>().ok().filter(|year| (1..10_000).contains(year));
-    let years = year(first).zip(year(last)).filter(|(first, last)| first <= last);
-    years.ok_or_else(|| Error::invalid_field("year", "must be a year, or a range such as 1990-1999"))
+    year(first).zip(year(last)).filter(|(first, last)| first <= last)
 }
 
 fn parse_instant(text: &str) -> Result<i64> {

@@ -1,9 +1,12 @@
-//! `GET /api/library/search`: items, series, people, channels and the guide by words.
+//! `GET /api/library/search`: items, series, albums, books, people, channels and the guide by words.
 
+use super::albums::Album;
+use super::artwork::ArtworkLinks;
+use super::books::Book;
 use super::item::LibraryItem;
 use super::series::SeriesSummary;
 use crate::domain::access::Role;
-use crate::http::api::livetv::guide::GuideEntry;
+use crate::http::api::livetv::guide::{GuideArtwork, GuideEntry};
 use crate::http::api::prelude::*;
 use crate::service::catalogue::{MAX_QUERY_BYTES, MAX_SEARCH_RESULTS};
 
@@ -16,6 +19,10 @@ const DEFAULT_RESULTS: usize = 10;
 pub(super) struct SearchAnswer<'a> {
     items: Vec<LibraryItem>,
     series: Vec<SeriesSummary>,
+    /// Albums by title and artist.
+    albums: Vec<Album>,
+    /// Audiobooks, each once; the parts of one are not among the items.
+    books: Vec<Book>,
     people: Vec<FoundPerson>,
     channels: Vec<FoundChannel>,
     /// Programmes of the next 24 hours, by start.
@@ -58,7 +65,8 @@ pub async fn search(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = call.limit(DEFAULT_RESULTS, MAX_SEARCH_RESULTS)?;
     let mut channels = service.channels.all();
     channels.retain(|channel| user.may_watch(channel.id) && (channel.settings.enabled || user.role == Role::Admin));
-    let results = service.search(&user.user_id, query, limit, channels).await?;
+    let results = service.search(user, query, limit, channels).await?;
+    let artwork = ArtworkLinks::new(&service, user);
     let (urls, now) = (ResourceUrls::from_config(&service.config), service.clock.now());
     let channels = results.channels.iter().map(|channel| FoundChannel {
         id: channel.id,
@@ -68,10 +76,16 @@ pub async fn search(service: Arc<Service>, call: Call) -> Result<Response> {
     });
     let people =
         results.people.into_iter().map(|person| FoundPerson { name: person.name, item_count: person.item_count });
-    let guide = results.guide.iter().map(|(channel, airing)| GuideEntry::new(channel, airing, now, urls));
+    let mut images = GuideArtwork::new(&service, user);
+    let guide = results
+        .guide
+        .iter()
+        .map(|(channel, airing)| GuideEntry::new(channel, airing, now, urls).with_artwork(&mut images, &service));
     Ok(reply::json(&SearchAnswer {
-        items: results.items.into_iter().map(|item| LibraryItem::new(&user.user_id, item)).collect(),
-        series: results.series.into_iter().map(SeriesSummary::from).collect(),
+        items: results.items.into_iter().map(|item| LibraryItem::new(&user.user_id, item, &artwork)).collect(),
+        series: results.series.into_iter().map(|series| SeriesSummary::new(series, &artwork)).collect(),
+        albums: results.albums.into_iter().map(|album| Album::new(album, &artwork)).collect(),
+        books: results.books.into_iter().map(|book| Book::new(book, &artwork)).collect(),
         people: people.collect(),
         channels: channels.collect(),
         guide: guide.collect(),

@@ -1,11 +1,12 @@
 //! `/api/library/series`: series with their seasons and episodes.
 
+use super::artwork::{ArtworkLinks, ArtworkUrls};
 use super::item::LibraryItem;
 use super::items::is_scanning;
 use crate::domain::time::format_ms;
 use crate::http::api::prelude::*;
 use crate::service::catalogue::{
-    DEFAULT_LIMIT, MAX_LIMIT, SeriesDetails, SeriesId, SeriesPage, SeriesSummary as ListedSeries,
+    DEFAULT_LIMIT, MAX_LIMIT, Page, SeasonDetails, SeriesDetails, SeriesId, SeriesSummary as ListedSeries,
 };
 
 /// One page of series.
@@ -37,6 +38,7 @@ pub(super) struct SeriesSummary {
     /// When its newest episode was added.
     #[schema(format = DateTime)]
     added_at: String,
+    artwork: ArtworkUrls,
 }
 
 /// A series with all its episodes.
@@ -54,6 +56,8 @@ pub(super) struct SeriesAnswer {
 pub(super) struct Season {
     /// 0 for specials; null for episodes that are numbered without seasons.
     season: Option<u32>,
+    /// The poster of the season.
+    artwork: ArtworkUrls,
     episodes: Vec<LibraryItem>,
 }
 
@@ -65,9 +69,10 @@ pub(super) struct Season {
     (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn all(service: Arc<Service>, call: Call) -> Result<Response> {
     let limit = call.limit(DEFAULT_LIMIT, MAX_LIMIT)?;
-    let SeriesPage { series, total, next_cursor } =
-        service.list_series(&call.user()?.user_id, call.query("cursor"), limit)?;
-    let series = series.into_iter().map(SeriesSummary::from).collect();
+    let user = call.user()?;
+    let links = ArtworkLinks::new(&service, user);
+    let Page { entries, total, next_cursor } = service.list_series(user, call.query("cursor"), limit)?;
+    let series = entries.into_iter().map(|series| SeriesSummary::new(series, &links)).collect();
     Ok(reply::json(&SeriesListAnswer { series, total, next_cursor, scanning: is_scanning(&service) }))
 }
 
@@ -76,25 +81,29 @@ pub async fn all(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 200, description = "With the user's next episode", body = SeriesAnswer),
     (status = 404, description = "`NOT_FOUND`: there is no such series")))]
 pub async fn one(service: Arc<Service>, call: Call) -> Result<Response> {
-    let user = &call.user()?.user_id;
+    let principal = call.user()?;
+    let (user, links) = (&principal.user_id, ArtworkLinks::new(&service, principal));
     let missing = || Error::new(Code::NotFound, "there is no such series in the library");
     let id = SeriesId::parse(&call.params[0]).ok_or_else(missing)?;
-    let SeriesDetails { summary, seasons, next } = service.series_details(user, id)?;
-    let seasons = seasons.into_iter().map(|(season, episodes)| Season {
+    let SeriesDetails { summary, seasons, next } = service.series_details(principal, id)?;
+    let to_item = |episode| LibraryItem::new(user, episode, &links);
+    let seasons = seasons.into_iter().map(|SeasonDetails { season, artwork, episodes }| Season {
         season,
-        episodes: episodes.into_iter().map(|episode| LibraryItem::new(user, episode)).collect(),
+        artwork: season.map(|season| links.of_season(id, season, &artwork)).unwrap_or_default(),
+        episodes: episodes.into_iter().map(to_item).collect(),
     });
     Ok(reply::json(&SeriesAnswer {
-        series: summary.into(),
+        series: SeriesSummary::new(summary, &links),
         seasons: seasons.collect(),
-        next_episode: next.map(|episode| LibraryItem::new(user, episode)),
+        next_episode: next.map(to_item),
     }))
 }
 
-impl From<ListedSeries> for SeriesSummary {
-    fn from(series: ListedSeries) -> Self {
-        let ListedSeries { id, title, year, season_count, episode_count, watched_count, added_ms } = series;
+impl SeriesSummary {
+    pub(super) fn new(series: ListedSeries, links: &ArtworkLinks<'_>) -> Self {
+        let ListedSeries { id, title, year, season_count, episode_count, watched_count, added_ms, artwork } = series;
+        let artwork = links.of_series(id, &artwork);
         let (id, added_at) = (id.to_string(), format_ms(added_ms));
-        Self { id, title, year, season_count, episode_count, watched_count, added_at }
+        Self { id, title, year, season_count, episode_count, watched_count, added_at, artwork }
     }
 }

@@ -87,7 +87,8 @@ pub struct FillerRequest {
     #[serde(default)]
     pre: Vec<ItemRequest>,
     /// One of these airs in each break of a programme, in any mode. Breaks are at chapters of the file, at least 10 minutes
-    /// apart and never in the first or last 5 minutes. A file without chapters has no breaks.
+    /// apart and never in the first or last 5 minutes. In a file without chapters they are where the video is black and the audio
+    /// silent, once the server has searched it.
     #[serde(default)]
     mid: Vec<ItemRequest>,
     /// One of these airs after each programme.

@@ -3,8 +3,10 @@
 use jiff::Timestamp;
 
 use super::block_schedule::{FillerRequest, ScheduleRequest};
-use super::guide::GuideEntry;
+use super::guide::{GuideArtwork, GuideEntry};
+use super::output::WatermarkRequest;
 use super::rights::{AttestationView, FeedView, ProvenanceView, RightsView};
+use super::rule_request::RuleRequest;
 use super::schedule_mode::mode_name;
 use crate::domain::channel::{Channel, RequestedFiller, RequestedItem};
 use crate::domain::external::ExternalChannel;
@@ -78,6 +80,9 @@ pub struct ChannelView<'a> {
     schedule: Option<ScheduleRequest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     filler: Option<FillerRequest>,
+    /// The image in a corner of its video; admins only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watermark: Option<WatermarkRequest>,
     /// Number of files in the current schedule; admins only.
     #[serde(skip_serializing_if = "Option::is_none")]
     item_count: Option<usize>,
@@ -87,7 +92,12 @@ pub struct ChannelView<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ChannelItem)]
 pub struct ItemView {
-    path: String,
+    /// Absent for a rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// Absent for a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<RuleRequest>,
     recursive: bool,
     title: Option<String>,
     weight: u32,
@@ -138,6 +148,13 @@ impl<'a> ChannelView<'a> {
         self
     }
 
+    /// Adds addresses of the images of its programmes.
+    pub fn with_artwork(mut self, service: &Service, artwork: &mut GuideArtwork) -> Self {
+        self.now = self.now.map(|entry| entry.with_artwork(artwork, service));
+        self.next = self.next.map(|entry| entry.with_artwork(artwork, service));
+        self
+    }
+
     /// Adds the fields that only admins see: the configured logo URL, rights and stream of an external channel.
     pub fn with_rights(mut self, service: &Service, channel: &Channel) -> Self {
         if let Some(url) = ResourceUrls::from_config(&service.config).configured_logo(channel) {
@@ -162,7 +179,8 @@ impl<'a> ChannelView<'a> {
             return view;
         }
         let item_view = |item: &RequestedItem| ItemView {
-            path: item.path.to_string(),
+            path: item.path().map(str::to_owned),
+            rule: item.rule().map(RuleRequest::from_rule),
             recursive: item.recursive,
             title: item.title.as_deref().map(str::to_owned),
             weight: item.weight,
@@ -172,6 +190,7 @@ impl<'a> ChannelView<'a> {
         view.schedule = channel.requested_blocks.as_deref().map(ScheduleRequest::from_plan);
         let has_filler = channel.requested_blocks.is_some() || *channel.requested_filler != RequestedFiller::default();
         view.filler = has_filler.then(|| FillerRequest::from_filler(&channel.requested_filler));
+        view.watermark = channel.output.watermark.as_ref().map(WatermarkRequest::from_settings);
         view.item_count = channel.definition.revisions.last().map(|last| last.items.len());
         view
     }

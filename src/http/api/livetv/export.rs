@@ -18,6 +18,7 @@ use crate::domain::m3u::Catchup;
 use crate::domain::time::WallMs;
 use crate::domain::xmltv::ProgrammeWriter;
 use crate::domain::{m3u, xmltv};
+use crate::http::api::library::artwork::ArtworkLinks;
 use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
 use crate::http::text_stream::{self, GzipChunks};
@@ -80,7 +81,8 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
 /// The guide as XMLTV
 ///
 /// Covers midnight UTC `prevDays` ago to the first midnight at least `days` ahead. The document changes once a day and when
-/// a channel changes; with on-demand channels it may change every minute.
+/// a channel changes; with on-demand channels it may change every minute. Icons of programmes are posters of the library, whose addresses
+/// are valid for at least three days.
 #[utoipa::path(get, path = "/api/livetv/xmltv", params(
     ("days" = Option<u32>, Query, description = "Days ahead, 1 to 14; default 3"),
     ("prevDays" = Option<u32>, Query, description = "Days back, 0 to 7; default 1"),
@@ -95,7 +97,7 @@ pub async fn m3u(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 304, description = "The cached guide is still valid"),
     (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
-    xmltv_response(&service, &call, false)
+    xmltv_response(service, &call, false)
 }
 
 /// The guide as a gzip-compressed XMLTV file
@@ -116,25 +118,27 @@ pub async fn xmltv(service: Arc<Service>, call: Call) -> Result<Response> {
     (status = 304, description = "The cached guide is still valid"),
     (status = 400, description = "`VALIDATION_ERROR`")))]
 pub async fn xmltv_gz(service: Arc<Service>, call: Call) -> Result<Response> {
-    xmltv_response(&service, &call, true)
+    xmltv_response(service, &call, true)
 }
 
-fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<Response> {
+fn xmltv_response(service: Arc<Service>, call: &Call, is_gzip_file: bool) -> Result<Response> {
+    let artwork = ArtworkLinks::new(&service, call.user()?);
     let days = parse_count(call, "days", 3, 1..=14)?;
     let days_back = parse_count(call, "prevDays", 1, 0..=7)?;
     let local_times = parse_choice("tz", call.query("tz").unwrap_or("utc"), &[("utc", false), ("local", true)])?;
     let style = xmltv::XmltvOptions {
-        base_url: base_url(service, call)?,
+        base_url: base_url(&service, call)?,
         naming: parse_naming(call)?,
         local_times,
         include_lcn: parse_flag(call, "lcn")?,
+        icons: artwork.icons(service.clone(), Arc::new(call.user()?.clone())),
     };
-    let channels = exported_channels(service, call)?;
+    let channels = exported_channels(&service, call)?;
     let now = service.clock.now_ms();
     let midnight = now - now.0.rem_euclid(DAY_MS);
     let (from, to) = (midnight - days_back * DAY_MS, midnight + (days + 1) * DAY_MS);
     let mut etag_hasher = EtagHasher::new("x");
-    etag_hasher.add(format!("{style:?} {} {}", from.0, to.0).as_bytes());
+    etag_hasher.add(format!("{style:?} {} {} {}", from.0, to.0, artwork.grant()).as_bytes());
     let mut modified = service.channels.changed_ms().max(midnight.0);
     for channel in &channels {
         etag_hasher.add_channel(channel);
@@ -147,7 +151,7 @@ fn xmltv_response(service: &Service, call: &Call, is_gzip_file: bool) -> Result<
     let content_type = if is_gzip_file { "application/gzip" } else { "application/xml; charset=utf-8" };
     let mut response =
         ExportResponse { etag_hasher, modified_ms: Some(modified), is_gzip_file, has_credentials: false }
-            .into_response(service, &call.headers, content_type, chunks)?;
+            .into_response(&service, &call.headers, content_type, chunks)?;
     if is_gzip_file {
         let disposition = HeaderValue::from_static("inline; filename=\"xmltv.xml.gz\"");
         response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
@@ -197,7 +201,7 @@ impl ExportResponse {
         content_type: &'static str,
         chunks: impl Iterator<Item = Bytes> + Send + Sync + 'static,
     ) -> Result<Response> {
-        let use_gzip = !self.is_gzip_file && text_stream::accepts_gzip(headers);
+        let use_gzip = !self.is_gzip_file && text_stream::accepts_encoding(headers, "gzip");
         let suffix = if use_gzip || self.is_gzip_file { "-gz" } else { "" };
         let etag =
             format!("\"{}-{}{suffix}\"", self.etag_hasher.prefix, &self.etag_hasher.hasher.finalize().to_hex()[..24]);

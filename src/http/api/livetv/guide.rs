@@ -7,17 +7,21 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue};
 use jiff::Timestamp;
 use jiff::civil::Date;
 
-use crate::domain::access::Role;
+use crate::domain::access::{Principal, Role};
 use crate::domain::channel::Channel;
-use crate::domain::guide::{ProgrammeEntries, check_ahead};
+use crate::domain::channel_clock::channel_ms_at;
+use crate::domain::guide::{Airing, ProgrammeEntries, check_ahead};
 use crate::domain::live_window::CATCHUP_MS;
+use crate::domain::schedule::NoveltyMarks;
 use crate::domain::time::{WallMs, format_ms, format_timestamp, round_to_ms};
 use crate::http::api::prelude::*;
 use crate::http::conditional::{PreconditionResult, Validators};
 use crate::http::text_stream;
 
+mod artwork;
 mod entry;
 
+pub use artwork::GuideArtwork;
 pub use entry::GuideEntry;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -90,11 +94,12 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(Error::invalid_field("to", "must be at most 14 days after from"));
     }
     let channels = requested_channels(&service, &call)?;
-    let etag = build_etag(&service, &channels, from, to, now_ms);
+    let artwork = GuideArtwork::new(&service, call.user()?);
+    let etag = build_etag(&service, &channels, artwork.grant(), from..to, now_ms);
     let mut response = match (Validators { etag: &etag, modified: None }).evaluate(&call.headers) {
         PreconditionResult::NotModified => reply::not_modified(),
         PreconditionResult::Proceed | PreconditionResult::Failed => {
-            let chunks = guide_chunks(service, channels, from..to, now);
+            let chunks = guide_chunks(service, channels, artwork, from..to, now);
             let mut response = text_stream::streamed_response(chunks);
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
@@ -114,17 +119,20 @@ pub async fn epg(service: Arc<Service>, call: Call) -> Result<Response> {
 pub async fn now(service: Arc<Service>, call: Call) -> Result<Response> {
     let id = call.query("channelId").ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
     let channel = super::find_visible_channel(&service, &call, parse_id("channelId", id)?)?;
-    Ok(now_response(&service, &channel))
+    Ok(now_response(&service, call.user()?, &channel))
 }
 
 /// Responds with the current and next programme of a channel.
-pub fn now_response(service: &Service, channel: &Channel) -> Response {
+pub fn now_response(service: &Service, principal: &Principal, channel: &Channel) -> Response {
+    let mut artwork = GuideArtwork::new(service, principal);
     let now = service.clock.now();
     let now_ms = WallMs::from(now);
     let mut guide = channel.guide_entries(now_ms, WallMs::MAX, now_ms).peekable();
     let entry = guide.next_if(|entry| entry.start_ms <= now_ms);
     let addresses = ResourceUrls::from_config(&service.config);
-    let next = guide.next().map(|entry| GuideEntry::new(channel, &entry, now, addresses));
+    let mut to_entry =
+        |entry: &Airing| GuideEntry::new(channel, entry, now, addresses).with_artwork(&mut artwork, service);
+    let next = guide.next().map(|entry| to_entry(&entry));
     let channel_ms = channel.channel_ms_at(now_ms);
     // The file on air may be filler that the guide counts as part of the entry.
     let on_air = match channel.external {
@@ -142,7 +150,7 @@ pub fn now_response(service: &Service, channel: &Channel) -> Response {
         remaining_seconds: to_seconds(file_entry.programme.end_ms - channel_ms),
         is_paused: channel.clock.as_ref().is_some_and(|clock| clock.is_paused_at(now_ms)),
         direct_url: direct_url(file_entry.path),
-        entry: GuideEntry::new(channel, &entry, now, addresses),
+        entry: to_entry(&entry),
     });
     reply::json(&NowAnswer { channel_id: channel.id, server_time: format_timestamp(now), current, next })
 }
@@ -189,10 +197,18 @@ fn parse_time_ms(field: &str, text: &str) -> Result<WallMs> {
     Ok(WallMs(instant.as_millisecond().clamp(first, last)))
 }
 
-/// Hashes everything the entries depend on: channel versions, the range, the programmes on air.
-fn build_etag(service: &Service, channels: &[Arc<Channel>], from: WallMs, to: WallMs, now_ms: WallMs) -> String {
+/// Hashes everything the entries depend on: channel versions, the range, the programmes on air, artwork and its grant.
+fn build_etag(
+    service: &Service,
+    channels: &[Arc<Channel>],
+    grant: &str,
+    range_ms: Range<WallMs>,
+    now_ms: WallMs,
+) -> String {
+    let Range { start: from, end: to } = range_ms;
     let mut hasher = blake3::Hasher::new();
     hasher.update(&from.0.to_le_bytes()).update(&to.0.to_le_bytes());
+    hasher.update(grant.as_bytes()).update(&service.catalogue.artwork_stamp().to_le_bytes());
     for channel in channels {
         let current = service.channels.current_programme(channel, now_ms);
         let mut on_air = current.map_or(u64::MAX, |programme| programme.ordinal);
@@ -219,13 +235,14 @@ fn to_seconds(ms: i64) -> f64 {
 fn guide_chunks(
     service: Arc<Service>,
     channels: Vec<Arc<Channel>>,
+    mut artwork: GuideArtwork,
     range_ms: Range<WallMs>,
     now: Timestamp,
 ) -> impl Iterator<Item = Bytes> + Send + Sync + 'static {
     let Range { start: from, end: to } = range_ms;
     let mut channels = channels.into_iter();
     // The channel being written and its remaining entries.
-    let mut current: Option<(Arc<Channel>, ProgrammeEntries)> = None;
+    let mut current: Option<(Arc<Channel>, ProgrammeEntries, NoveltyMarks)> = None;
     let (mut is_head_written, mut is_first_entry) = (false, true);
     text_stream::chunks(move |text| {
         if !is_head_written {
@@ -234,10 +251,13 @@ fn guide_chunks(
             text.extend_from_slice(head.as_bytes());
             is_head_written = true;
         }
-        let Some((channel, entries)) = &mut current else {
+        let Some((channel, entries, novelty)) = &mut current else {
             current = channels.next().map(|channel| {
                 let entries = ProgrammeEntries::new(&channel, from, to, now.into());
-                (channel, entries)
+                let clock = channel.clock.as_ref().map(|clock| clock.projected(now.into()));
+                let channel_ms = |wall_ms| channel_ms_at(clock.as_ref(), wall_ms);
+                let novelty = NoveltyMarks::new(&channel.definition, channel_ms(from), channel_ms(to));
+                (channel, entries, novelty)
             });
             if current.is_none() {
                 text.extend_from_slice(b"]}");
@@ -252,7 +272,11 @@ fn guide_chunks(
             text.push(b',');
         }
         let addresses = ResourceUrls::from_config(&service.config);
-        let entry = GuideEntry::new(channel, &airing, now, addresses);
+        let entry = GuideEntry::new(channel, &airing, now, addresses).with_artwork(&mut artwork, &service);
+        let entry = match channel.external {
+            Some(_) => entry,
+            None => entry.with_novelty(novelty.is_new(&channel.definition, &airing.programme)),
+        };
         serde_json::to_writer(text, &entry).expect("a guide entry is plain data, and writing to memory cannot fail");
         true
     })

@@ -16,9 +16,11 @@ const MAX_LANGUAGE_BYTES: usize = 35;
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputRequest {
-    /// Maximum resolution: `original`, or a label such as `1080p`; default `720p`. Video is never scaled up.
+    /// Maximum resolution: `original`, or a label such as `1080p`; default `720p`. Video is never scaled up. Copies for clients that
+    /// decode HEVC, AV1 or VP9 (`videoCodecs` of a watch request) keep their size.
     resolution: Option<String>,
-    /// Bitrate of encoded video, at least 100; null (default) for the usual bitrate of its resolution.
+    /// Bitrate of encoded video, at least 100; null (default) for the usual bitrate of its resolution. Files in HEVC, AV1 or VP9 with
+    /// more are not copied.
     #[serde(default, deserialize_with = "deserialize_nullable")]
     video_bitrate_kbps: Option<Option<u32>>,
     /// Whether video that every player supports is copied instead of encoded. Default true.
@@ -43,7 +45,7 @@ pub struct LanguagesRequest {
 }
 
 /// An image overlaid in a corner of the video. All video of the channel is then encoded.
-#[derive(Deserialize, ToSchema)]
+#[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WatermarkRequest {
     /// Path of a PNG or JPEG inside a library root, at most 4 MiB and 4096x4096; null for no watermark.
@@ -59,6 +61,15 @@ pub struct WatermarkRequest {
 }
 
 impl WatermarkRequest {
+    pub fn from_settings(settings: &WatermarkSettings) -> Self {
+        Self {
+            image_url: Some(settings.path.clone()),
+            position: Some(settings.corner.as_str().to_owned()),
+            opacity: Some(settings.opacity_percent),
+            width_percent: Some(settings.width_percent),
+        }
+    }
+
     /// The watermark settings; None without an image.
     pub fn into_settings(self) -> Result<Option<WatermarkSettings>> {
         let position = self.position.as_deref().unwrap_or("bottom-right");

@@ -140,7 +140,7 @@ impl ChannelRequest {
             show_filler: guide.as_ref().and_then(|guide| guide.show_filler),
             min_guide_seconds: guide.as_ref().and_then(|guide| guide.min_programme_seconds),
             description: guide.and_then(|guide| guide.description),
-            logo_url: self.logo_url.map(|url| url.and_then(|url| urls.stored_logo(&url))),
+            logo_url: self.logo_url.and_then(|url| url.map_or(Some(None), |url| urls.requested_logo(&url))),
             slate_text: message,
             slate_image: image_path,
             timezone: self.timezone,

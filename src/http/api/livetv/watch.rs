@@ -8,13 +8,16 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_AFTER, USER_AGENT, VARY};
 use utoipa::IntoParams;
 
+use super::decoded_video::DecodedVideo;
 use super::view_query::{UnixSecondsText, ViewParams, ViewQuery, parse_watch_session};
+use crate::domain::audio_layout::AudioLayout;
 use crate::domain::channel::Channel;
 use crate::domain::live_cmaf;
 use crate::domain::live_window::{self, LiveAsset, LiveTrack};
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::schedule::LineupLanguages;
 use crate::domain::segment_format::SegmentFormat;
+use crate::domain::video_class::VideoClasses;
 use crate::http::api::prelude::*;
 use crate::http::api::transcode;
 use crate::service::accounts::random_bytes;
@@ -29,6 +32,9 @@ const MIN_HOLD: Duration = Duration::from_millis(250);
 
 /// Longest hold, seconds: of a watch request with `wait`, and of a playlist request without segments to list.
 const MAX_HOLD_SECONDS: f64 = 15.0;
+
+/// Largest number of audio channels that a client may state: that of AudioContext in browsers is at most 32.
+const MAX_CHANNELS: u32 = 64;
 
 /// A channel whose first segment is not ready yet.
 #[derive(Serialize, ToSchema)]
@@ -76,7 +82,10 @@ pub fn grant_resource(call: &Call) -> Option<String> {
 #[utoipa::path(get, path = "/api/livetv/watch/{id}", params(
     ("id" = u32, Path, description = "Channel id"),
     ("wait" = Option<f64>, Query, description = "Hold the request for up to this many seconds, 0 to 15; `Prefer: wait=` is an alternative"),
-    ("format" = Option<String>, Query, description = "`mpeg-ts` (default); `fmp4` for the renditions of `index.m3u8`, which external channels do not have; `auto` for `fmp4` where there are several audio languages or text subtitles to choose from"),
+    ("format" = Option<String>, Query, description = "`mpeg-ts` (default); `fmp4` for the renditions of `index.m3u8`, which external channels do not have; `auto` for `fmp4` where there are several audio languages or text subtitles to choose from, 5.1 that the client plays, or items of which the client decodes the video (`videoCodecs`)"),
+    ("maxAudioChannels" = Option<u32>, Query, description = "As in `index.m3u8`, to which it is passed on"),
+    ("videoCodecs" = Option<String>, Query, description = "As in `index.m3u8`, to which it is passed on"),
+    ("videoRanges" = Option<String>, Query, description = "As in `index.m3u8`, to which it is passed on"),
     ViewParams,
     CredentialParams), responses(
     (status = 302, description = "Redirect to the playlist, with a grant in its URL"),
@@ -89,9 +98,15 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
     let query = ViewQuery::from_request(&call, None)?;
     let session = query.watch_session.unwrap_or_else(|| format!("ws_{}", HEXLOWER.encode(&random_bytes::<8>())));
     let wait = parse_wait(&call)?.unwrap_or(Duration::ZERO).max(MIN_HOLD);
-    let format = parse_format(&call, &channel)?;
+    let max_channels = parse_max_audio_channels(&call)?;
+    let decoded = DecodedVideo::from_request(&call)?;
+    let format = parse_format(&call, &channel, (max_channels, decoded.classes))?;
     let viewer = Viewer::new(call.user()?, Some(&session));
-    let range_ms = match live::open(&service, channel.clone(), &viewer, query.view, wait).await? {
+    let variety = match format {
+        SegmentFormat::Fmp4 => live::variety_for(&service, &channel, decoded.classes),
+        _ => channel.clone(),
+    };
+    let range_ms = match live::open(&service, variety, &viewer, query.view, wait).await? {
         Opening::Ready { range_ms } => range_ms,
         Opening::Starting { progress } => return Ok(starting_response(&channel, session, progress)),
     };
@@ -102,6 +117,12 @@ pub async fn watch(service: Arc<Service>, call: Call) -> Result<Response> {
         _ => urls.live_playlist(channel.id),
     };
     let mut location = format!("{playlist}?{grant}");
+    if let Some(max_channels) = max_channels.filter(|_| format == SegmentFormat::Fmp4) {
+        location += &format!("&maxAudioChannels={max_channels}");
+    }
+    if format == SegmentFormat::Fmp4 {
+        location += &decoded.query();
+    }
     if let Some((start_ms, end_ms)) = range_ms {
         location += &format!("&at={}", UnixSecondsText(start_ms));
         if let Some(end_ms) = end_ms {
@@ -178,14 +199,19 @@ async fn media_playlist(
 
 /// Multivariant playlist of a channel in fMP4
 ///
-/// Video, stereo audio and text subtitles are renditions of their own, in up to three languages each: those of the channel's
-/// items. Where an item lacks a language, it has its default audio and no text.
+/// Video, audio and text subtitles are renditions of their own, in up to three languages each: those of the channel's items. Where an
+/// item lacks a language, it has its default audio and no text. Channels with 5.1 among their items offer it beside stereo, as a
+/// second audio group; items with fewer channels are silent in the others. For a client that decodes the video of items which are
+/// encoded for others, the channel has a variety in which they are copied: same programmes, other segments.
 #[utoipa::path(get, path = "/api/livetv/watch/{id}/index.m3u8", params(
     ("id" = u32, Path, description = "Channel id"),
+    ("maxAudioChannels" = Option<u32>, Query, description = "The most audio channels that the client plays, 1 to 64: below 6 only stereo is offered, from 6 on only 5.1 where the channel has it"),
+    ("videoCodecs" = Option<String>, Query, description = "The video that the client decodes in fMP4, as RFC 6381 codec strings, e.g. `hvc1.2.4.L153.B0,av01.0.13M.10`. Items in HEVC, AV1 or VP9 that these include are copied instead of encoded, in the size of the file. Dolby Vision of profile 5 is copied for clients that name it (`dvh1.05.06`); that of profile 8 is HDR10, HLG or SDR"),
+    ("videoRanges" = Option<String>, Query, description = "`hdr10,hlg`: what the client shows in its range. Other HDR is encoded in SDR"),
     ViewParams,
     CredentialParams), responses(
     (status = 200, description = "Its media playlists have the same view", content_type = "application/vnd.apple.mpegurl", body = String),
-    (status = 400, description = "`VALIDATION_ERROR`: the channel is external and has only `live.m3u8`"),
+    (status = 400, description = "`VALIDATION_ERROR`: the channel is external and has only `live.m3u8`, `maxAudioChannels` is no such number, or `videoCodecs` or `videoRanges` is no such list"),
     (status = 403, description = "`RIGHTS_WITHDRAWN`"),
     (status = 404, description = "`CHANNEL_NOT_FOUND`")))]
 pub async fn multivariant(service: Arc<Service>, call: Call) -> Result<Response> {
@@ -196,7 +222,9 @@ pub async fn multivariant(service: Arc<Service>, call: Call) -> Result<Response>
     let query = ViewQuery::from_request(&call, Some(START_OVER))?;
     let session = query.watch_session.as_deref();
     let children = format!("?{}{}", child_query(&service, &call, &channel, session)?, query.view);
-    Ok(transcode::playlist_response(live_window::render_multivariant(&channel, &children).into()))
+    let max_channels = parse_max_audio_channels(&call)?;
+    let channel = live::variety_for(&service, &channel, DecodedVideo::from_request(&call)?.classes);
+    Ok(transcode::playlist_response(live_window::render_multivariant(&channel, max_channels, &children).into()))
 }
 
 fn external_format_error() -> Error {
@@ -206,7 +234,7 @@ fn external_format_error() -> Error {
 /// Media segment of a channel, or a media playlist or an init segment of it in fMP4
 #[utoipa::path(get, path = "/api/livetv/watch/{id}/{asset}", params(
     ("id" = u32, Path, description = "Channel id"),
-    ("asset" = String, Path, description = "Name as in the playlist: a segment `1795378500000-00450.ts`; in fMP4 `video.m3u8`, `audio-de.m3u8`, `text-de.m3u8`, and the segments and init segments that these name"),
+    ("asset" = String, Path, description = "Name as in the playlist: a segment `1795378500000-00450.ts`; in fMP4 `video.m3u8`, `audio-de.m3u8`, `surround-de.m3u8`, `text-de.m3u8`, and the segments and init segments that these name"),
     ViewParams,
     CredentialParams), responses(
     (status = 200, content((Vec<u8> = "video/mp2t"), (Vec<u8> = "video/mp4"), (Vec<u8> = "audio/mp4"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
@@ -219,9 +247,17 @@ pub async fn asset(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
     let not_found = || Error::new(Code::AssetNotFound, "the channel has no file with this name");
     match LiveAsset::parse(&call.params[1]).ok_or_else(not_found)? {
-        LiveAsset::Segment(track, programme_start_ms, index) => {
+        LiveAsset::Segment(copies, track, programme_start_ms, index) => {
             let viewer = Viewer::new(call.user()?, parse_watch_session(&call)?);
-            let stored = live::segment(&service, &channel, &track, (programme_start_ms, index), &viewer).await?;
+            let (channel, segment_id) = (live::variety_of(&service, &channel, copies), (programme_start_ms, index));
+            if !copies.is_empty()
+                && track == LiveTrack::Video
+                && let Some(copied) = live::copied_segment(&service, &channel, segment_id, &viewer).await?
+            {
+                let kind = (track.content_type(), track.format());
+                return transcode::media_segment_response(&service, &copied.source, kind, copied.stored, &call);
+            }
+            let stored = live::segment(&service, &channel, &track, segment_id, &viewer).await?;
             let mut response =
                 transcode::segment_response(track.content_type(), stored.bytes, &stored.etag, &call.headers);
             if stored.is_slate {
@@ -231,16 +267,22 @@ pub async fn asset(service: Arc<Service>, call: Call) -> Result<Response> {
             Ok(response)
         }
         LiveAsset::Init(kind, id) => {
-            let init = live_cmaf::find_init(&channel.definition, kind, id).ok_or_else(not_found)?;
+            let init = match live_cmaf::find_init(&channel.definition, kind, id) {
+                Some(init) => init.into(),
+                None => live::copied_init(&service, &channel, id).await?.ok_or_else(not_found)?,
+            };
             let content_type = match kind {
                 TrackKind::Video => SegmentFormat::Fmp4.content_type(),
                 TrackKind::Audio => SegmentFormat::Fmp4.audio_content_type(),
             };
             let etag = format!("\"{:016x}\"", id.0);
-            Ok(transcode::segment_response(content_type, init.into(), &etag, &call.headers))
+            Ok(transcode::segment_response(content_type, init, &etag, &call.headers))
         }
-        LiveAsset::Playlist(_) if channel.external.is_some() => Err(not_found()),
-        LiveAsset::Playlist(track) => media_playlist(&service, call, channel, &track).await,
+        LiveAsset::Playlist(..) if channel.external.is_some() => Err(not_found()),
+        LiveAsset::Playlist(copies, track) => {
+            let channel = live::variety_of(&service, &channel, copies);
+            media_playlist(&service, call, channel, &track).await
+        }
         LiveAsset::Multivariant => Err(not_found()),
     }
 }
@@ -279,14 +321,32 @@ fn parse_wait(call: &Call) -> Result<Option<Duration>> {
     Ok(requested_seconds.map(Duration::from_secs_f64))
 }
 
+/// The most audio channels that the client plays.
+fn parse_max_audio_channels(call: &Call) -> Result<Option<u32>> {
+    let Some(text) = call.query("maxAudioChannels") else { return Ok(None) };
+    let channels = text.parse().ok().filter(|channels| (1..=MAX_CHANNELS).contains(channels));
+    channels.map(Some).ok_or_else(|| Error::invalid_field("maxAudioChannels", "must be a number from 1 to 64"))
+}
+
 /// The requested format of a channel's segments.
-fn parse_format(call: &Call, channel: &Channel) -> Result<SegmentFormat> {
+fn parse_format(
+    call: &Call,
+    channel: &Channel,
+    (max_channels, decoded): (Option<u32>, VideoClasses),
+) -> Result<SegmentFormat> {
     let is_external = channel.external.is_some();
+    let has_choice = || {
+        let languages = LineupLanguages::of_channel(channel);
+        // Without a number of channels, stereo in MPEG-TS is enough.
+        languages.has_choice()
+            || languages.layouts(max_channels) == [AudioLayout::Surround]
+            || !decoded.common(channel.copyable_classes()).is_empty()
+    };
     match call.query("format") {
         None | Some("mpeg-ts") => Ok(SegmentFormat::MpegTs),
         Some("fmp4") if is_external => Err(external_format_error()),
         Some("fmp4") => Ok(SegmentFormat::Fmp4),
-        Some("auto") if !is_external && LineupLanguages::of_channel(channel).has_choice() => Ok(SegmentFormat::Fmp4),
+        Some("auto") if !is_external && has_choice() => Ok(SegmentFormat::Fmp4),
         Some("auto") => Ok(SegmentFormat::MpegTs),
         Some(_) => Err(Error::invalid_field("format", "must be mpeg-ts, fmp4 or auto")),
     }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::domain::recording::{MAX_PADDING_MS, Padding, RetentionLimit};
+use crate::domain::recording::{MAX_PADDING_MS, Padding, RetentionLimit, SeriesRuleChange};
 use crate::http::api::prelude::*;
 use crate::service::recordings::{NewRecording, RecordingTarget};
 
@@ -58,6 +58,32 @@ pub struct KeepRequest {
     days: Option<u32>,
 }
 
+/// A change of a series rule; what is absent stays.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = RecordingSeriesChange)]
+pub struct SeriesChangeRequest {
+    /// Title as in the guide, case-insensitive.
+    title: Option<String>,
+    /// Record only programmes that have not aired before, and each only once.
+    new_only: Option<bool>,
+    /// Replaces both; one that is absent becomes 0.
+    padding_seconds: Option<PaddingRequest>,
+    /// Replaces both limits; `{}` keeps all recordings forever.
+    keep: Option<KeepRequest>,
+}
+
+impl SeriesChangeRequest {
+    pub fn validate(self) -> Result<SeriesRuleChange> {
+        Ok(SeriesRuleChange {
+            title: self.title.map(|title| validate_title("title", &title)).transpose()?,
+            new_only: self.new_only,
+            padding: self.padding_seconds.map(PaddingRequest::validate).transpose()?,
+            retention: self.keep.map(|keep| keep.validate(true)).transpose()?,
+        })
+    }
+}
+
 impl RecordingRequest {
     pub fn validate(self, user_id: String) -> Result<NewRecording> {
         let channel_id = self.channel_id.ok_or_else(|| Error::invalid_field("channelId", "is missing"))?;
@@ -97,11 +123,7 @@ impl PaddingRequest {
 
 impl SeriesRequest {
     fn validate(self) -> Result<(String, bool)> {
-        let title = self.title.unwrap_or_default().trim().to_owned();
-        if title.is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control) {
-            let message = format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters");
-            return Err(Error::invalid_field("series.title", message));
-        }
+        let title = validate_title("series.title", &self.title.unwrap_or_default())?;
         Ok((title, self.new_only.unwrap_or(false)))
     }
 }
@@ -115,6 +137,15 @@ impl KeepRequest {
         check_integer("keep.days", self.days, 1..=MAX_KEPT_DAYS)?;
         Ok(RetentionLimit { max_count: self.count, max_days: self.days })
     }
+}
+
+fn validate_title(field: &str, title: &str) -> Result<String> {
+    let title = title.trim();
+    if title.is_empty() || title.len() > MAX_TITLE_BYTES || title.chars().any(char::is_control) {
+        let message = format!("must be 1 to {MAX_TITLE_BYTES} bytes without control characters");
+        return Err(Error::invalid_field(field, message));
+    }
+    Ok(title.to_owned())
 }
 
 fn parse_instant_ms(field: &str, text: &str) -> Result<i64> {

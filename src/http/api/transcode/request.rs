@@ -52,7 +52,7 @@ pub(super) struct StartBody {
 #[schema(as = Capabilities)]
 #[serde(rename_all = "camelCase")]
 #[expect(dead_code, reason = "only its schema is used")]
-pub(super) struct CapabilitiesBody {
+pub struct CapabilitiesBody {
     /// RFC 6381 codec strings that are supported in `video/mp4` or `audio/mp4`, each tested alone. At most 64.
     #[schema(required = false)]
     codecs: Vec<String>,

@@ -7,11 +7,11 @@ use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderMap
 use crate::domain::segment_format::SegmentFormat;
 use crate::engine::content::SegmentContent;
 use crate::engine::segment_cache::StoredSegment;
+use crate::engine::source::SourceFile;
 use crate::http::api::prelude::*;
 use crate::http::byte_range::{mark_partial, requested_range};
 use crate::http::conditional::{PreconditionResult, Validators};
 use crate::http::server::LazySegmentBody;
-use crate::service::sessions::Session;
 
 /// Responds with a segment. Segments never change under their name, so clients may cache them.
 pub fn segment_response(content_type: &'static str, bytes: Bytes, etag: &str, headers: &HeaderMap) -> Response {
@@ -27,14 +27,14 @@ pub fn segment_response(content_type: &'static str, bytes: Bytes, etag: &str, he
     response
 }
 
-/// Responds with a media segment of a session, which may still have to be packaged, or with a byte range of it. Segments in
+/// Responds with a media segment of a session or a channel from this file, which may still have to be packaged, or with a byte range of it. Segments in
 /// MPEG-TS are sent whole.
 ///
 /// # Errors
 /// `RANGE_NOT_SATISFIABLE`.
 pub fn media_segment_response(
     service: &Service,
-    session: &Session,
+    source: &Arc<SourceFile>,
     (content_type, format): (&'static str, SegmentFormat),
     stored: StoredSegment,
     call: &Call,
@@ -52,9 +52,9 @@ pub fn media_segment_response(
         (SegmentContent::InMemory(bytes), Some(range)) => {
             (bytes.slice(range.first as usize..=range.last as usize), None)
         }
-        (SegmentContent::Lazy(segment), None) => (Bytes::new(), Some(segment.reader(session.source().clone()))),
+        (SegmentContent::Lazy(segment), None) => (Bytes::new(), Some(segment.reader(source.clone()))),
         (SegmentContent::Lazy(segment), Some(range)) => {
-            let reader = segment.range_reader(session.source().clone(), range);
+            let reader = segment.range_reader(source.clone(), range);
             (Bytes::new(), Some(reader.ok_or_else(|| Error::internal("the segment is not CMAF"))?))
         }
     };

@@ -56,6 +56,8 @@ struct Diagnostics {
     encoder: String,
     /// Codec of the source video, or of its audio if there is no video.
     decoder: Option<String>,
+    /// The hardware that decodes the video to encode, e.g. `vaapi`; null if software does.
+    hardware_decoder: Option<&'static str>,
     /// The backend that makes the segments: `packager`, `gstreamer` or `ffmpeg`.
     pipeline: &'static str,
     /// Why this one was chosen.
@@ -193,6 +195,7 @@ impl Diagnostics {
         let encoder = progress.encoder.map(str::to_owned).or(planned_encoder).or_else(audio_encoder);
         Self {
             encoder: encoder.unwrap_or_else(|| "copy".into()),
+            hardware_decoder: progress.hardware_decoder,
             pipeline: if fallback_cause.is_some() { progress.backend } else { status.backend.0 },
             pipeline_reason: fallback_cause.map_or(status.backend.1, failure_message),
             fallback: fallback_cause.is_some(),

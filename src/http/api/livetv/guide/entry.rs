@@ -1,16 +1,29 @@
 //! The JSON form of a guide entry.
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
+use super::artwork::GuideArtwork;
 use super::to_seconds;
+use crate::domain::catalogue::ItemId;
 use crate::domain::channel::Channel;
 use crate::domain::guide::Airing;
+use crate::domain::lineup::icon_address;
+use crate::domain::listing::Listing;
 use crate::domain::live_window::CATCHUP_MS;
+use crate::domain::nfo::Person;
+use crate::domain::schedule::ScheduleItem;
+use crate::domain::schedule::segmentation::VideoFormat;
 use crate::domain::time::{WallMs, format_ms_bytes};
+use crate::http::api::library::artwork::ArtworkUrls;
 use crate::http::api::livetv::view_query::UnixSecondsText;
 use crate::http::urls::{LogoUrl, ResourceUrls};
+use crate::service::Service;
+
+/// Every channel airs stereo.
+const AIRED_AUDIO_CHANNELS: u8 = 2;
 
 /// One programme of the guide.
 #[derive(Clone, Serialize, ToSchema)]
@@ -35,6 +48,36 @@ pub struct GuideEntry<'a> {
     #[schema(value_type = Vec<String>)]
     categories: Categories<'a>,
     rating: Option<&'a str>,
+    /// The series of an episode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series_title: Option<&'a str>,
+    /// First release of a film, or the day on which an episode was first aired. Absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = Date)]
+    original_date: Option<Date>,
+    /// Genres of the programme itself; `categories` falls back to that of the channel.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    genres: &'a [String],
+    #[serde(skip_serializing_if = "<[Person]>::is_empty")]
+    #[schema(value_type = Vec<Credit>)]
+    credits: &'a [Person],
+    /// Whether the channel airs it for the first time; only in the guide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_new: Option<bool>,
+    /// Size of the video as aired. Absent on external channels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    video: Option<AiredVideo>,
+    /// Channels of the audio as aired. Absent on external channels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audio_channels: Option<u8>,
+    /// The item in the library; only for files whose content is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    item_id: Option<ItemId>,
+    /// Images of the programme, as those of an item of the library; a `thumbnail` of an imported guide. Absent if it has none. Events have
+    /// none of the library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    artwork: Option<ArtworkUrls>,
     duration_seconds: f64,
     media_path: &'a str,
     is_filler: bool,
@@ -63,7 +106,7 @@ impl<'a> GuideEntry<'a> {
             },
             start: InstantText(start_ms),
             end: InstantText(end_ms),
-            icon_url: addresses.logo_url(settings.logo_url.as_deref(), channel.id),
+            icon_url: addresses.logo_url(channel.logo_url(), channel.id),
             subtitle: name.subtitle,
             season: name.season,
             episode: name.episode,
@@ -74,7 +117,22 @@ impl<'a> GuideEntry<'a> {
                 own.filter(|own| !own.is_empty())
                     .map_or(Categories::Channel(&settings.category), |own| Categories::Own(own))
             },
-            rating: entry.listing.and_then(|listing| listing.rating.as_deref()),
+            rating: match entry.listing {
+                Some(listing) => listing.rating.as_deref(),
+                None => described.and_then(|described| described.rating.as_deref()),
+            },
+            series_title: name.episode.map(|_| name.title),
+            original_date: described.and_then(|described| described.released_on),
+            genres: match entry.listing {
+                Some(listing) => &listing.categories,
+                None => described.map_or(&[], |described| &described.categories),
+            },
+            credits: described.map_or(&[], |described| &described.people),
+            is_new: None,
+            video: entry.item.and_then(AiredVideo::of_item),
+            audio_channels: entry.item.map(|_| AIRED_AUDIO_CHANNELS),
+            item_id: entry.item.and_then(|item| item.content),
+            artwork: entry.listing.and_then(|listing| listing_artwork(listing, channel.id, addresses)),
             duration_seconds: to_seconds(end_ms - start_ms),
             media_path: entry.path,
             is_filler: channel.is_filler(&programme),
@@ -83,8 +141,52 @@ impl<'a> GuideEntry<'a> {
         }
     }
 
+    /// Adds whether the channel airs it for the first time.
+    #[must_use]
+    pub fn with_novelty(self, is_new: bool) -> Self {
+        Self { is_new: Some(is_new), ..self }
+    }
+
+    /// Adds addresses of its images.
+    #[must_use]
+    pub fn with_artwork(self, artwork: &mut GuideArtwork, service: &Service) -> Self {
+        let of_item = self.item_id.and_then(|id| artwork.urls_of(service, id));
+        Self { artwork: of_item.or(self.artwork), ..self }
+    }
+
     pub fn is_live(&self) -> bool {
         self.is_live
+    }
+}
+
+/// The image of a programme in an imported guide, as this server shows it.
+fn listing_artwork(listing: &Listing, channel: u32, addresses: ResourceUrls<'_>) -> Option<ArtworkUrls> {
+    let icon = icon_address(channel, listing.start_ms, listing.icon_url.as_deref()?);
+    Some(ArtworkUrls::of_thumbnail(addresses.external_path(icon)))
+}
+
+/// Size of a programme's video as aired.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+pub struct AiredVideo {
+    width: u32,
+    height: u32,
+}
+
+/// A person who took part in a programme.
+#[derive(Serialize, ToSchema)]
+#[allow(dead_code, reason = "OpenAPI only: people are written as they are stored")]
+pub struct Credit {
+    name: String,
+    /// The character of an actor.
+    role: Option<String>,
+    /// `director`, `writer` or `actor`.
+    kind: String,
+}
+
+impl AiredVideo {
+    fn of_item(item: &ScheduleItem) -> Option<Self> {
+        let VideoFormat { width, height, .. } = item.video_format;
+        (height > 0).then_some(Self { width, height })
     }
 }
 

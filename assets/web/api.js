@@ -1,5 +1,7 @@
 // The server's API: one function per route, and every error as one type.
 
+import { TEXT } from "./strings.js";
+
 const TOKEN_KEY = "hearthcast.token";
 
 /** The path of the page: behind a proxy it may be below a path, such as `/tv/`. */
@@ -22,6 +24,7 @@ export const isSignedIn = () => token !== null;
 
 export function setToken(value) {
   token = value;
+  window.dispatchEvent(new Event("user-changed"));
   try {
     if (value === null) localStorage.removeItem(TOKEN_KEY);
     else localStorage.setItem(TOKEN_KEY, value);
@@ -80,13 +83,25 @@ function delay(ms, signal) {
   });
 }
 
+/** Aborted while the user signs out: what is read then is no longer shown, and the server may refuse it. */
+let signOutController = new AbortController();
+
+/** Aborted when the user signs out, or when `signal` is. Browsers before 2024 know only the latter. */
+const untilSignOut = (signal) => !signal ? signOutController.signal : AbortSignal.any?.([signal, signOutController.signal]) ?? signal;
+
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {{ body?: object, query?: any, keepalive?: boolean, signal?: AbortSignal, extraHeaders?: object }} [options]
+ */
 async function request(method, path, { body, query, keepalive, signal, extraHeaders } = {}) {
   const url = resolvePath(query ? `${path}?${new URLSearchParams(query)}` : path);
   const headers = { ...extraHeaders };
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
-  const send = () => fetch(url, { method, headers, keepalive, signal, body: body && JSON.stringify(body) });
+  const until = method === "GET" ? untilSignOut(signal) : signal;
+  const send = () => fetch(url, { method, headers, keepalive, signal: until, body: body && JSON.stringify(body) });
   try {
     // A GET is repeated once: the server may have closed the kept-alive connection.
     response = await send().catch((cause) => {
@@ -112,9 +127,9 @@ async function toApiError(response) {
   return error;
 }
 
-const requestJson = async (...call) => (await request(...call)).json();
+const requestJson = async (/** @type {Parameters<typeof request>} */ ...call) => (await request(...call)).json();
 /** For a response without content. The body is read to its end because the connection stays in use otherwise. */
-const requestEmpty = async (...call) => { await (await request(...call)).arrayBuffer(); };
+const requestEmpty = async (/** @type {Parameters<typeof request>} */ ...call) => { await (await request(...call)).arrayBuffer(); };
 
 export const getAuthStatus = () => requestJson("GET", "/api/auth/status");
 export const getCurrentUser = () => requestJson("GET", "/api/auth/me");
@@ -123,16 +138,51 @@ export const setUp = (code, username, password) =>
 export const signIn = (username, password) =>
   requestJson("POST", "/api/auth/login", { body: { username, password, deviceName: browserName() } });
 export async function signOut() {
-  await requestEmpty("POST", "/api/auth/logout").catch(() => {}); // The token is dropped here even if the server cannot be reached.
+  signOutController.abort();
+  // The token is dropped here even if the server cannot be reached.
+  await requestEmpty("POST", "/api/auth/logout").catch(() => {});
   setToken(null);
+  signOutController = new AbortController();
+}
+
+/** The members of the household. */
+export const getHousehold = () => requestJson("GET", "/api/household");
+export const changeOwnMember = (body) => requestJson("PATCH", "/api/household/me", { body });
+/** Changes the user of this device; the former user's token ends. */
+export async function changeUser(body) {
+  const { token: other } = await requestJson("POST", "/api/household/user", { body });
+  signOutController.abort();
+  setToken(null); // What this device keeps of the former user is dropped.
+  setToken(other);
+  signOutController = new AbortController();
 }
 
 /** One page of a folder, or of the roots when `path` is missing. */
 export const listFolder = (path, cursor) =>
   requestJson("GET", "/api/library", { query: { ...(path && { path }), ...(cursor && { cursor }) } });
-/** Media info of a file, and how it would play with a device profile; repeated while the server is too busy to probe the file. */
-export const getMediaInfo = (path, deviceProfile, signal, onWait = () => {}) =>
-  retryWhileBusy(() => requestJson("POST", "/api/stream/info/full", { query: { path }, body: { deviceProfile }, signal }), onWait, signal);
+/** The media folders, for admins. */
+export const getMediaFolders = () => requestJson("GET", "/api/library/folders");
+export const addMediaFolder = (body) => requestJson("POST", "/api/library/folders", { body });
+export const deleteMediaFolder = (id) => requestEmpty("DELETE", `/api/library/folders/${encodeURIComponent(id)}`);
+/** The folders in a folder of the server. */
+export const listServerFolder = (path) => requestJson("GET", "/api/server/folders", { query: { path } });
+/** A page of items of the catalogue. */
+export const getItems = (query, signal) => requestJson("GET", "/api/library/items", { query, signal });
+export const getItem = (id) => requestJson("GET", `/api/library/items/${encodeURIComponent(id)}`);
+export const getSimilar = (id) => requestJson("GET", `/api/library/items/${encodeURIComponent(id)}/similar`);
+export const getGenres = (kind) => requestJson("GET", "/api/library/genres", { query: { kind } });
+export const getAllSeries = (query, signal) => requestJson("GET", "/api/library/series", { query, signal });
+export const getAlbums = (query, signal) => requestJson("GET", "/api/library/albums", { query, signal });
+/** Artists of music, with a cover each. */
+export const getArtists = (query, signal) => requestJson("GET", "/api/library/artists", { query, signal });
+/** Audiobooks, each once: a file, or a folder of parts. */
+export const getBooks = (query, signal) => requestJson("GET", "/api/library/books", { query, signal });
+export const getSeries = (id) => requestJson("GET", `/api/library/series/${encodeURIComponent(id)}`);
+/** Items, series, people, channels and programmes with all words of `q`. */
+export const search = (q, limit, signal) => requestJson("GET", "/api/library/search", { query: { q, limit }, signal });
+/** Media info of a file, and how it would play in a client (`deviceProfile`, `capabilities`); repeated while the server is too busy to probe the file. */
+export const getMediaInfo = (path, client, signal, onWait = () => {}) =>
+  retryWhileBusy(() => requestJson("POST", "/api/stream/info/full", { query: { path }, body: client, signal }), onWait, signal);
 /** Starts playback of a file; waits while all encode slots are in use (often by what this page has just stopped). */
 export const startPlayback = (options, onWait, signal) =>
   retryWhileBusy(() => requestJson("POST", "/api/stream/transcode/start", { body: options, signal }), onWait, signal);
@@ -174,9 +224,13 @@ export const updateSource = (id, body) => requestJson("PATCH", `/api/livetv/sour
 export const deleteSource = (id) => requestJson("DELETE", `/api/livetv/sources/${id}`);
 export const refreshSource = (id) => requestJson("POST", `/api/livetv/sources/${id}/refresh`);
 export const previewSource = (body) => requestJson("POST", "/api/livetv/sources/preview", { body });
+export const getAccountPreferences = (signal) => requestJson("GET", "/api/preferences", { signal });
+/** Changes what the body names; answers all preferences. */
+export const changeAccountPreferences = (body, signal) => requestJson("PATCH", "/api/preferences", { body, signal });
 export const getRecordings = (signal) => requestJson("GET", "/api/livetv/recordings", { signal });
 export const scheduleRecording = (body) => requestJson("POST", "/api/livetv/recordings", { body });
 export const deleteRecording = (id, file = "keep") => requestJson("DELETE", `/api/livetv/recordings/${encodeURIComponent(id)}`, { query: { file } });
+export const changeSeries = (id, body) => requestJson("PATCH", `/api/livetv/recordings/series/${encodeURIComponent(id)}`, { body });
 export const deleteSeries = (id) => requestJson("DELETE", `/api/livetv/recordings/series/${encodeURIComponent(id)}`);
 export const previewChannelUpdate = (id, body) => requestJson("POST", `/api/livetv/channels/${id}/preview?skipInvalid=true`, { body });
 /** The log of confirmed and withdrawn permissions for external channels. */
@@ -206,6 +260,8 @@ export const getHealth = (signal) => requestJson("GET", "/api/health", { signal 
 /** Sessions of all users, for admins. */
 export const getSessions = (signal) => requestJson("GET", "/api/stream/transcode/sessions", { signal });
 export const stopSession = (id) => requestEmpty("DELETE", `/api/stream/transcode/${encodeURIComponent(id)}`);
+/** How busy the server was: samples after the one with this number, for admins. */
+export const getServerStatus = (after, signal) => requestJson("GET", "/api/server/status", { query: { after }, signal });
 /** Files that crashed workers, for admins. */
 export const getQuarantine = (signal) => requestJson("GET", "/api/quarantine", { signal });
 export const liftQuarantine = (id) => requestEmpty("DELETE", `/api/quarantine/${encodeURIComponent(id)}`);
@@ -213,7 +269,10 @@ export const getPipelines = (signal) => requestJson("GET", "/api/debug/pipelines
 export const getLog = (after, signal) => requestJson("GET", "/api/debug/log", { query: { after }, signal });
 export const getUsers = () => requestJson("GET", "/api/users");
 export const addUser = (body) => requestJson("POST", "/api/users", { body });
+export const changeMember = (id, body) => requestJson("PATCH", `/api/users/${encodeURIComponent(id)}`, { body });
 export const deleteUser = (id) => requestEmpty("DELETE", `/api/users/${encodeURIComponent(id)}`);
+/** Sets another user's password, and ends their sign-ins. */
+export const setUserPassword = (id, newPassword) => requestEmpty("POST", `/api/users/${encodeURIComponent(id)}/password`, { body: { newPassword, keepStreamTokens: true } });
 export const getUserTokens = (id) => requestJson("GET", `/api/users/${encodeURIComponent(id)}/tokens`);
 export const deleteUserToken = (id, token) =>
   requestEmpty("DELETE", `/api/users/${encodeURIComponent(id)}/tokens/${encodeURIComponent(token)}`);
@@ -246,7 +305,8 @@ export function endSession(session, { unloading = false } = {}) {
 
 /** The name of this browser in the list of devices. */
 function browserName() {
-  const platform = navigator.userAgentData?.platform ?? navigator.platform ?? "";
-  const brand = navigator.userAgentData?.brands?.find(({ brand }) => !/not.*brand|chromium/i.test(brand))?.brand;
-  return [brand ?? "Browser", platform].filter(Boolean).join(" on ").slice(0, 64);
+  const { userAgentData } = /** @type {any} */ (navigator);
+  const platform = userAgentData?.platform ?? navigator.platform ?? "";
+  const brand = userAgentData?.brands?.find(({ brand }) => !/not.*brand|chromium/i.test(brand))?.brand;
+  return TEXT.browserOn(brand, platform).slice(0, 64);
 }

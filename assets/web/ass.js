@@ -12,7 +12,7 @@ function loadLibrary() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.src = resolvePath("/web/vendor/ass.js");
-    script.onload = () => resolve(window.SubtitlesOctopus);
+    script.onload = () => resolve(/** @type {any} */ (window).SubtitlesOctopus);
     script.onerror = () => reject(new Error("the subtitle renderer could not be loaded"));
     document.head.append(script);
   });

@@ -6,11 +6,11 @@ import { choiceGroup } from "./choices.js";
 import { Controls } from "./controls.js";
 import { h, icon, tint } from "./dom.js";
 import { formatClock, formatLength, formatTime, reportDelay } from "./format.js";
-import { bookLink, folderOf, libraryLink, nameOf } from "./links.js";
+import { bookLink, libraryLink, nameOf } from "./links.js";
 import { attach } from "./media-source.js";
 import { deviceProfile } from "./profile.js";
 import { SleepTimer } from "./sleep-timer.js";
-import { TEXT, errorText, waitText } from "./strings.js";
+import { TEXT, errorText, pageError, waitText } from "./strings.js";
 import { rateChoices } from "./tracks.js";
 
 const RATES = [0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3];
@@ -69,6 +69,8 @@ class BookPlayer {
     this.abort = abort;
     this.generation = 0;
     this.lastSavedAt = 0;
+    this.lastSaved = "";
+    this.isMini = false;
     this.lastRetryAt = -Infinity;
     this.position = 0;
     this.rate = audiobook.progress?.playbackRate ?? 1;
@@ -81,7 +83,7 @@ class BookPlayer {
     this.historyList = h("ol", { class: "chapters" });
     this.controls = new Controls({
       title: audiobook.title,
-      backUrl: libraryLink(folderOf(audiobook.audiobookPath)), backLabel: TEXT.backToFolder,
+      backUrl: libraryLink("audiobook"), backLabel: TEXT.backTo(TEXT.kindNames.audiobook),
       onSeek: (position, options) => this.jumpTo(position, options),
       getTimes: () => ({ position: this.position, start: 0, end: audiobook.durationSeconds }),
       getInfo: () => [[TEXT.info.file, this.part ? nameOf(this.part.file.path) : ""]],
@@ -361,7 +363,7 @@ class BookPlayer {
       } catch (error) {
         this.showError(error);
       }
-    } else this.showError(new Error(kind === "unsupported" ? TEXT.noFrames : TEXT.playbackFailed));
+    } else this.showError(pageError(kind === "unsupported" ? TEXT.noFrames : TEXT.playbackFailed));
   }
 
   showError(error) {

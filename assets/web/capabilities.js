@@ -1,6 +1,8 @@
 // The codecs that Media Source Extensions (MSE) decode here: the `capabilities` of a start request. The server puts only these
 // into the segments of a session. `profile.js` is about whole files, which the media element plays by itself.
 
+import { deviceProfile } from "./profile.js";
+
 /** RFC 6381 codec strings. Those with `uhd` are for 2160p; the same codec without it is for at most 1080p. */
 export const CODECS = [
   { codec: "avc1.640033" }, { codec: "avc1.640034" }, // H.264 High, levels 5.1 and 5.2.
@@ -16,6 +18,7 @@ export const CODECS = [
   { codec: "ac-3", isAudio: true }, { codec: "ec-3", isAudio: true },
 ];
 
+/** @param {{ codec: string, isAudio?: boolean }} entry */
 const contentType = ({ codec, isAudio }) => `${isAudio ? "audio" : "video"}/mp4; codecs="${codec}"`;
 
 /** A film in 2160p as the server would encode it. */
@@ -102,11 +105,32 @@ export function countSpeakers(isActivated, createContext) {
   }
 }
 
+const countOutputChannels = () => countSpeakers(navigator.userActivation?.hasBeenActive, () => new AudioContext());
+
 let probed = null;
+
+/** Codecs that a channel copies. */
+const isCopiedLive = (codec) => /^(hvc1|av01|vp09)\./.test(codec);
+
+/** The query of a channel for hls.js; stereo while the audio output is unknown. */
+export async function liveQuery() {
+  const capabilities = await (probed ??= probe());
+  const videoCodecs = capabilities?.codecs.filter(isCopiedLive).join(",");
+  const videoRanges = capabilities?.hdr.join(",");
+  return {
+    format: "auto",
+    maxAudioChannels: countOutputChannels() || 2,
+    ...(videoCodecs && { videoCodecs }),
+    ...(videoRanges && { videoRanges }),
+  };
+}
 
 /** The `capabilities` of a start request; null without MSE. Codecs are probed once, the audio output may change. */
 export async function probeCapabilities() {
   const capabilities = await (probed ??= probe());
-  const aacChannels = capabilities && countSpeakers(navigator.userActivation?.hasBeenActive, () => new AudioContext());
+  const aacChannels = capabilities && countOutputChannels();
   return aacChannels ? { ...capabilities, aacChannels } : capabilities;
 }
+
+/** The client to decide for, in requests for media info. */
+export const describeClient = async () => ({ deviceProfile: deviceProfile(), capabilities: await probeCapabilities() });

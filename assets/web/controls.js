@@ -22,16 +22,21 @@ const BUBBLE_MS = 900;
 const TAP_SECONDS = 10;
 
 /**
+ * A media element, with what only video or only Safari has.
+ * @typedef {HTMLMediaElement & Partial<Pick<HTMLVideoElement, "requestPictureInPicture">> & {
+ *   webkitShowPlaybackTargetPicker?: () => void, webkitSetPresentationMode?: (mode: string) => void, webkitEnterFullscreen?: () => void,
+ * }} PlayedElement
+ *
  * @typedef {object} ControlsOptions
  * @property {string} title
  * @property {string} backUrl
  * @property {string} backLabel
  * @property {(position: number, options?: { isStep: boolean }) => void} onSeek  moves playback, on the scale of `getTimes`
- * @property {() => Array<[string, string]> | Promise<Array<[string, string]>>} getInfo  the playback info
+ * @property {() => Array<Array<string | false>> | Promise<Array<Array<string | false>>>} getInfo  the playback info
  * @property {() => string} getAddress  the address of the screen, which the mini player links to
  * @property {() => import("./timeline.js").Times} [getTimes]  by default those of the media element
  * @property {object} [timelineOptions]
- * @property {Record<string, string>} [keyList]  the shortcuts that `?` shows
+ * @property {string[][]} [keyList]  the shortcuts that `?` shows
  * @property {Record<string, () => void>} [keys]  further keys
  * @property {() => void} [play]  by default that of the media element
  */
@@ -40,7 +45,7 @@ export class Controls {
   /** @param {ControlsOptions} options */
   constructor(options) {
     this.options = options;
-    /** @type {HTMLMediaElement | null} */
+    /** @type {PlayedElement | null} */
     this.media = null;
     this.isMinimised = false; // By its button, so that video continues too.
     this.title = h("h1", {}, options.title);
@@ -90,7 +95,7 @@ export class Controls {
     panels.add("tracks", "subtitles", TEXT.audioAndSubtitles, this.tracksPanel, { isHidden: true });
     panels.add("settings", "settings", TEXT.playbackSettings, this.settingsPanel);
     panels.add("info", "info", TEXT.playbackInfo, this.infoPanel, { refresh: async () => this.infoPanel.replaceChildren(...infoEntries(await this.options.getInfo())) });
-    panels.add("shortcuts", "keyboard", TEXT.shortcuts, h("dl", { class: "stats shortcuts" }, ...infoEntries(Object.entries(this.options.keyList ?? TEXT.keys))));
+    panels.add("shortcuts", "keyboard", TEXT.shortcuts, h("dl", { class: "stats shortcuts" }, ...infoEntries(this.options.keyList ?? TEXT.keys)));
   }
 
   /** The bars over the video. */
@@ -127,20 +132,25 @@ export class Controls {
       iconButton("close", TEXT.closePlayer, () => this.element.dispatchEvent(new Event("dismiss", { bubbles: true }))));
   }
 
-  /** Shows a media element and its chapters; again when the next file of a book plays. */
-  setMedia({ media, title, artist, album, artwork, chapters = [], duration = 0, fallbackIcon = "audio" }) {
+  /**
+   * Shows a media element and its chapters; again when the next file of a book plays.
+   * @param {{ media: PlayedElement, title?: string, artist?: string, album?: string, artwork?: string, chapters?: any[], duration?: number,
+   *   previewsUrl?: string | null, fallbackIcon?: string }} options
+   */
+  setMedia({ media, title, artist, album, artwork, chapters = [], duration = 0, previewsUrl = null, fallbackIcon = "audio" }) {
     this.listening?.abort();
     this.listening = new AbortController();
     this.media = media;
     if (title) this.title.textContent = title;
     const isVideo = media.tagName === "VIDEO";
     this.element.classList.toggle("audio-only", !isVideo);
-    this.frame.replaceChildren(...(isVideo ? [media] : [h("div", { class: "cover", style: tint(this.title.textContent) }, artwork ? h("img", { src: artwork, alt: "" }) : icon(fallbackIcon)), media]));
+    this.frame.replaceChildren(...(isVideo ? [media] : [h("div", { class: "cover", style: tint(this.title.textContent) }, artwork ? h("img", { src: artwork, alt: "", onerror: ({ target }) => target.replaceWith(icon(fallbackIcon)) }) : icon(fallbackIcon)), media]));
     this.listenTo(media);
     this.volume.setMedia(media);
     this.subtitles.setMedia(media);
     this.pipButton.hidden = !isVideo || !(document.pictureInPictureEnabled || media.webkitSetPresentationMode);
     if (chapters !== this.chapters) this.setChapters(chapters, duration); // The parts of a book share them.
+    this.timeline.loadPreviews(previewsUrl);
     this.showMetadata({ title: this.title.textContent, artist, album, artwork });
     this.updatePlayButton();
   }
@@ -292,7 +302,7 @@ export class Controls {
     this.jumped = seconds + (isSeries ? this.jumped : 0);
     this.jumpedAt = now;
     this.seekBy(seconds);
-    this.showBubble(`${this.jumped > 0 ? "+" : "−"}${Math.abs(this.jumped)} s`);
+    this.showBubble(TEXT.jumped(this.jumped));
   }
 
   scrubBy(seconds, isFinal) {
@@ -376,7 +386,8 @@ export class Controls {
     if (mustStay) return;
     this.panels.close();
     this.element.classList.add("idle");
-    if (this.element.contains(document.activeElement)) document.activeElement.blur();
+    const focused = document.activeElement;
+    if (focused instanceof HTMLElement && this.element.contains(focused)) focused.blur();
   }
 
   handleKey(name) {

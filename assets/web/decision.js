@@ -1,7 +1,7 @@
 // The play decision in plain words: what is converted, and why.
 
 import { languageName } from "./format.js";
-import { REASONS, TEXT, UNSUPPORTED } from "./strings.js";
+import { LOCALE, REASONS, TEXT, UNSUPPORTED } from "./strings.js";
 
 /** Names of codecs as people write them. */
 const CODECS = {
@@ -18,16 +18,14 @@ export function describeDecision(decision, audioIndex = null, isLimited = false)
   const active = decision.streams?.filter(({ kind, index }) => kind === "video" || audioIndex === null || index === audioIndex);
   const encoded = active?.filter(({ action }) => action === "encode");
   const converted = encoded ? [...new Set(encoded.map(({ kind }) => kind))] : ["video", "audio"].filter((part) => decision[part] === "encode");
-  const work = [
-    converted.length > 0 && TEXT.converting(joinWords(converted.map((kind) => TEXT.kinds[kind]))),
-    decision.subtitle === "burn" && TEXT.burningIn,
-  ].filter(Boolean);
-  const head = work.length > 0 ? joinWords(work) : TEXT.streamingUnconverted;
+  const work = [converted.includes("video") && "video", converted.includes("audio") && "audio", decision.subtitle === "burn" && "burn"].filter(Boolean);
+  const [first = "none", ...others] = work;
+  const head = TEXT.work[first + others.map((name) => name[0].toUpperCase() + name.slice(1)).join("")];
   // If the active streams are copied, the reasons of other streams do not matter here.
   const general = (decision.reasons ?? []).filter((code) => !encoded || !/^(VIDEO|AUDIO)_/.test(code));
   const codes = encoded?.length > 0 ? encoded.flatMap(({ reasons }) => reasons) : general;
   const reasonList = reasonTexts(isLimited ? codes.map((code) => (code === "VIDEO_RESOLUTION_NOT_SUPPORTED" ? "QUALITY_SELECTED" : code)) : codes);
-  return `${head[0].toUpperCase()}${head.slice(1)}${reasonList.length > 0 ? ` (${reasonList.join(", ")})` : ""}`;
+  return reasonList.length > 0 ? `${head} (${reasonList.join(", ")})` : head;
 }
 
 const FORMATS = { "mpeg-ts": "MPEG-TS", fmp4: "fMP4" };
@@ -44,7 +42,7 @@ export function streamEntries(decision, streams) {
     const language = isAlone(kind) ? null : languageName(streams.find((stream) => stream.index === index)?.language) ?? String(index);
     const reasonList = reasonTexts(reasons).join(", ");
     const work = action === "copy" ? TEXT.streamCopied : reasonList ? TEXT.streamConverted(reasonList) : TEXT.converted;
-    return [[TEXT[kind], language].filter(Boolean).join(" · "), [CODECS[codec] ?? codec, work].filter(Boolean).join(", ")];
+    return [[TEXT.streamTypes[kind], language].filter(Boolean).join(" · "), [CODECS[codec] ?? codec, work].filter(Boolean).join(", ")];
   });
 }
 
@@ -52,10 +50,6 @@ export function streamEntries(decision, streams) {
 export function reasonTexts(codes = []) {
   const names = codes.map((code) => code.replace(/_NOT_SUPPORTED$/, ""));
   const subjects = [...new Set(names.map((name) => UNSUPPORTED[name]).filter(Boolean))];
-  const others = names.filter((name) => !UNSUPPORTED[name]).map((name) => REASONS[name] ?? name.toLowerCase().replaceAll("_", " "));
-  return [...new Set([...(subjects.length ? [TEXT.unsupported(joinWords(subjects))] : []), ...others])];
-}
-
-function joinWords(parts) {
-  return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} ${TEXT.and} ${parts.at(-1)}`;
+  const others = names.filter((name) => !UNSUPPORTED[name]).map((name) => REASONS[name]).filter(Boolean);
+  return [...new Set([...(subjects.length ? [TEXT.unsupported(new Intl.ListFormat(LOCALE).format(subjects))] : []), ...others])];
 }

@@ -43,9 +43,14 @@ export function svg(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Icons that were created, to be cloned: a wall has hundreds. */
+const iconTemplates = new Map();
+
 /** An icon of a few strokes in the colour of the surrounding text. */
-export const icon = (name) =>
-  svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
+export function icon(name) {
+  if (!iconTemplates.has(name)) iconTemplates.set(name, svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] })));
+  return iconTemplates.get(name).cloneNode(true);
+}
 
 const ICONS = {
   folder: "M3 7a2 2 0 0 1 2-2h4l2 2h8a2 2 0 0 1 2 2v8a2 2 0 0 1-2 2H5a2 2 0 0 1-2-2z",
@@ -76,6 +81,11 @@ const ICONS = {
   guide: "M4 5h16v14H4zM4 10h16M10 10v9",
   undo: "M8 5L4 9l4 4M4 9h10a5 5 0 0 1 0 10h-4",
   start: "M5 5v14M19 6l-9 6 9 6z",
+  ahead: "M9 5l7 7-7 7",
+  check: "M5 12.500l4.500 4.500L19 7.500",
+  search: "M10.500 4a6.500 6.500 0 1 1 0 13a6.500 6.500 0 0 1 0-13M15.500 15.500L20.500 20.500",
+  star: "M12 3.500l2.600 5.400 5.900.8-4.300 4.100 1 5.900-5.200-2.800-5.200 2.800 1-5.900-4.300-4.100 5.900-.8z",
+  plus: "M12 5v14M5 12h14",
   up: "M5 15l7-7 7 7",
   down: "M5 9l7 7 7-7",
 };

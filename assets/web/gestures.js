@@ -63,7 +63,7 @@ export function listenForGestures(surface, actions) {
   }
 
   surface.addEventListener("click", ({ pointerType }) => pointerType !== "touch" && actions.click());
-  surface.addEventListener("dblclick", (event) => event.pointerType !== "touch" && !start && performance.now() - lastTap > 1000 && actions.fullScreen());
+  surface.addEventListener("dblclick", (event) => /** @type {PointerEvent} */ (event).pointerType !== "touch" && !start && performance.now() - lastTap > 1000 && actions.fullScreen());
   surface.addEventListener("wheel", (event) => {
     if (event.ctrlKey || event.deltaY === 0) return;
     event.preventDefault();

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { rightsFields } from "./rights.js";
 import { confirmButton, field, table } from "./widgets.js";
 import { formatMoment } from "./format.js";
-import { TEXT, errorText } from "./strings.js";
+import { TEXT, errorText, skipText } from "./strings.js";
 
 /** Most entries of a preview to show. */
 const MAX_PREVIEW = 200;
@@ -14,8 +14,8 @@ const MAX_PREVIEW = 200;
 export async function importSection(act) {
   const { sources } = await api.getSources();
   const rows = sources.map(({ id, kind, name, url, state, error, lastRefreshAt, counts, attestation, rights }) => [
-    name, TEXT.importKinds[kind], url ?? TEXT.uploadedFile, [TEXT.importStates[state] ?? state, error].filter(Boolean).join(": "),
-    TEXT.importCounts(counts), formatMoment(lastRefreshAt),
+    name, TEXT.importKinds[kind], url ?? TEXT.uploadedFile, [TEXT.importStates[state] ?? state, error && TEXT.importFailed].filter(Boolean).join(": "),
+    countsText(counts), formatMoment(lastRefreshAt),
     url && state !== "withdrawn" && h("button", { type: "button", onclick: () => act(() => api.refreshSource(id)) }, TEXT.refresh),
     rights && (state === "withdrawn" || attestation?.authorized === false
       ? confirmButton(act, () => api.updateSource(id, { attestation: { authorized: true } }), TEXT.confirmPermission, TEXT.confirmAuthorised)
@@ -26,6 +26,9 @@ export async function importSection(act) {
     h("details", {}, h("summary", {}, TEXT.addImport), importForm(act)),
   ];
 }
+
+const countsText = ({ entries, channels, programmes, skipped }) =>
+  [TEXT.importEntries(entries), TEXT.importChannels(channels), TEXT.importProgrammes(programmes), TEXT.importSkipped(skipped)].join(", ");
 
 function importForm(act) {
   const kind = h("select", {}, ...Object.entries(TEXT.importKinds).map(([value, label]) => h("option", { value }, label)));
@@ -49,9 +52,9 @@ function importForm(act) {
     notice.hidden = true;
     try {
       const { counts, channels, skipped } = await api.previewSource(await readForm());
-      previewArea.replaceChildren(h("p", { role: "status" }, TEXT.importCounts(counts)),
+      previewArea.replaceChildren(h("p", { role: "status" }, countsText(counts)),
         channels.length ? table([TEXT.number, TEXT.name, TEXT.groups], channels.slice(0, MAX_PREVIEW).map(({ number, name: channelName, groups: groupNames }) => [number, channelName, groupNames.join(", ")])) : "",
-        skipped.length ? table([TEXT.line, TEXT.skipped, TEXT.reason], skipped.slice(0, MAX_PREVIEW).map(({ line, name: channelName, reason }) => [line, channelName, reason])) : "");
+        skipped.length ? table([TEXT.line, TEXT.skipped, TEXT.reason], skipped.slice(0, MAX_PREVIEW).map(({ line, name: channelName, reason }) => [line, channelName, skipText(reason)])) : "");
     } catch (error) {
       notice.textContent = errorText(error);
       notice.hidden = false;

@@ -1,6 +1,6 @@
 // Keyboard and remote control: arrow keys move the focus in their direction.
 
-const FOCUSABLE = "a[href], summary, button:not(:disabled), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), [tabindex='0']";
+const FOCUSABLE = "a[href]:not([tabindex='-1']), summary, button:not(:disabled, [tabindex='-1']), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), [tabindex='0']";
 
 /** Key codes that televisions send without a name (Tizen, webOS), with the names other browsers use. */
 const KEY_CODES = {
@@ -20,7 +20,8 @@ export function keyName(event) {
 /** Whether the focused element handles the key itself: text fields, lists and sliders do. */
 export function handlesKey(element, name) {
   const tag = element?.tagName;
-  if (tag === "SELECT") return name === "ArrowUp" || name === "ArrowDown" || name === "Space" || name === "Enter";
+  // One outside of a form is between other things: arrows lead past it, Enter opens it.
+  if (tag === "SELECT") return name === "Space" || (element.form !== null && (name === "ArrowUp" || name === "ArrowDown" || name === "Enter"));
   if (tag !== "INPUT" && tag !== "TEXTAREA") return false;
   if (element.type === "range") return name === "ArrowLeft" || name === "ArrowRight";
   if (element.type === "checkbox" || element.type === "radio") return name === "Space";
@@ -45,8 +46,10 @@ export function focus(element) {
 /** Moves the focus; returns false when nothing lies in that direction. */
 export function moveFocus(name, scope = document.body) {
   const current = document.activeElement;
-  const candidates = findFocusable(scope).filter((element) => element !== current);
   if (!current || current === document.body || !scope.contains(current) || current.id === "view") return focus(findFirst(scope));
+  // A row of tiles is left up or down only.
+  const row = name === "ArrowLeft" || name === "ArrowRight" ? current.closest(".cards") : null;
+  const candidates = findFocusable(row ?? scope).filter((element) => element !== current);
   const currentRect = current.getBoundingClientRect();
   let nearest = null;
   let shortest = Infinity;

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { h } from "./dom.js";
 import { field, poll } from "./widgets.js";
+import { formatExactTime } from "./format.js";
 import { TEXT } from "./strings.js";
 
 const POLL_MS = 2000;
@@ -23,7 +24,7 @@ export async function logTab(container, { signal, showError }) {
     const isAtEnd = list.scrollTop + list.clientHeight > list.scrollHeight - 40;
     lastNumber = lines.at(-1).number;
     list.append(...lines.slice(-MAX_LINES).map(({ at, level: name, target, text }) => h("li", { class: name.toLowerCase() },
-      h("span", { class: "muted" }, new Date(at).toLocaleTimeString()), " ", h("strong", {}, name), ` ${text.replace(/=(\d+\.\d)\d+\b/g, "=$1")} `, h("span", { class: "muted" }, target))));
+      h("span", { class: "muted" }, formatExactTime(at)), " ", h("strong", {}, name), ` ${text.replace(/=(\d+\.\d)\d+\b/g, "=$1")} `, h("span", { class: "muted" }, target))));
     while (list.children.length > MAX_LINES) list.firstChild.remove();
     emptyNote.hidden = true;
     if (isAtEnd) list.scrollTop = list.scrollHeight;

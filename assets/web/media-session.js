@@ -2,6 +2,7 @@
 
 import { resolvePath } from "./api.js";
 
+/** @type {MediaSessionAction[]} */
 const ACTIONS = ["play", "pause", "seekbackward", "seekforward", "seekto", "previoustrack", "nexttrack", "stop"];
 
 let owner = null; // Who set the session last: only that one may clear it.

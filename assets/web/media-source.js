@@ -69,10 +69,18 @@ export async function attachLive(media, url, { fromStart, onRenditions }, onFail
 /** Consecutive segment errors before giving up: more retries would only keep the server busy. */
 const MAX_FAILED_SEGMENTS = 10;
 
-/** `description` is `renditions` of the start response, if the session has any. */
+/**
+ * @param {HTMLMediaElement} media
+ * @param {string} url
+ * @param {number} position  seconds; -1 for the live edge
+ * @param {{ fail: (failure: object) => void, onerror: () => void, onRenditions?: (renditions: object) => void }} handlers
+ * @param {object} [description]  `renditions` of the start response, if the session has any
+ */
 async function attachPlaylist(media, url, position, { fail, onerror, onRenditions }, description) {
-  const [{ default: Hls }, { abrConfig, stepDownOnStall }, { Renditions, describeTracks }] =
+  const [hlsModule, { abrConfig, stepDownOnStall }, { Renditions, describeTracks }] =
     await Promise.all([import("./vendor/hls.js"), import("./ladder.js"), import("./renditions.js")]);
+  /** @type {any} */
+  const Hls = hlsModule.default;
   if (!Hls.isSupported()) {
     // Phones without Media Source Extensions play HLS natively.
     media.addEventListener("error", onerror);

@@ -39,5 +39,5 @@ export async function playingTab(container, { signal, showError }) {
 function describeSession(state, { video, audio, encoder, pipeline, speed }) {
   const resolution = video?.height ? `${video.width}×${video.height}` : null;
   const encoding = video?.action === "encode" || audio?.action === "encode" ? encoder : TEXT.copied;
-  return [stateLabel(state), resolution, encoding, pipeline, speed && state === "running" && `${speed.toFixed(1)}×`].filter(Boolean).join(" · ");
+  return [stateLabel(state), resolution, encoding, pipeline, speed && state === "running" && TEXT.rate(Math.round(10 * speed) / 10)].filter(Boolean).join(" · ");
 }

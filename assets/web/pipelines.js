@@ -40,7 +40,8 @@ export async function pipelineTab(container, { signal, showError }) {
     if (!buttons.has(selectedId)) selectedId = all[0]?.id ?? null;
     for (const { id, state, error, positionSeconds } of all) {
       const button = buttons.get(id);
-      button.lastChild.textContent = error ?? [stateLabel(state), positionSeconds !== null && formatClock(positionSeconds)].filter(Boolean).join(" · ");
+      button.title = error ?? ""; // The server's own words.
+      button.lastChild.textContent = [stateLabel(error ? "failed" : state), positionSeconds !== null && formatClock(positionSeconds)].filter(Boolean).join(" · ");
       button.setAttribute("aria-pressed", String(id === selectedId));
     }
     emptyNote.hidden = all.length > 0;

@@ -17,9 +17,9 @@ export async function collectInfo({ media, session, playback, info }) {
     ...streamEntries(playback?.decision, info.streams),
     [labels.resolution, media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
     [labels.file, [info.probe.container, ...info.streams.map(({ codec }) => codec)].join(", ")],
-    [labels.buffered, bufferedEnd !== undefined && `${Math.round(bufferedEnd - media.currentTime)} s`],
+    [labels.buffered, bufferedEnd !== undefined && TEXT.preciseSeconds(bufferedEnd - media.currentTime)],
     [labels.dropped, frames && TEXT.framesDropped(frames.droppedVideoFrames, frames.totalVideoFrames)],
     [labels.encoder, diagnostics?.encoder],
-    [labels.conversionSpeed, diagnostics?.speed && TEXT.rate(diagnostics.speed.toFixed(1))],
+    [labels.conversionSpeed, diagnostics?.speed && TEXT.rate(Math.round(10 * diagnostics.speed) / 10)],
   ];
 }

@@ -1,21 +1,23 @@
 // The player of one file. A change of quality or burned-in subtitles restarts it at the same position, and so does a change of
 // audio in a session without renditions.
 
+import { setLanguages } from "./account-preferences.js";
 import * as api from "./api.js";
-import { probeCapabilities } from "./capabilities.js";
+import { findCover } from "./artwork.js";
+import { describeClient } from "./capabilities.js";
 import { choiceGroup } from "./choices.js";
 import { Controls } from "./controls.js";
 import { describeDecision } from "./decision.js";
 import { h } from "./dom.js";
 import { languageName, reportDelay } from "./format.js";
-import { folderOf, libraryLink, nameOf, playLink, stem } from "./links.js";
+import { fileLink, nameOf, playLink, stem } from "./links.js";
 import { attach } from "./media-source.js";
 import { findNextPart } from "./next-part.js";
 import { collectInfo } from "./playback-info.js";
-import { getLanguages, getPreferences, setLanguages, setPreferences } from "./preferences.js";
+import { getPreferences, setPreferences } from "./preferences.js";
 import { deviceProfile } from "./profile.js";
-import { TEXT, errorText, waitText } from "./strings.js";
-import { audioChoices, isStyled, needsVideoEncode, qualityChoices, rateChoices, showSubtitle, startedAudio, stepRate, subtitleChoices } from "./tracks.js";
+import { TEXT, errorText, pageError, waitText } from "./strings.js";
+import { applyTracks, audioChoices, isStyled, needsVideoEncode, qualityChoices, rateChoices, recallLanguages, showSubtitle, startedAudio, stepRate, subtitleChoices } from "./tracks.js";
 
 /** The next file is suggested this long before the end, seconds. */
 const SUGGEST_NEXT_SECONDS = 20;
@@ -24,25 +26,23 @@ const SAVE_INTERVAL_MS = 10_000;
 /** How often a server that does not answer is tried again, ms. */
 const RETRY_MS = 2000;
 
-/** Titles of chapters that viewers may want to skip. */
-const SKIPPABLE = /^(intro|opening|recap|credits|ending|outro|vorspann|abspann|rückblick)\b/i;
-
 /** Plays the file at `path` in `stage`, and those that follow it. */
 export function showPlayer(stage, params) {
   let isMini = false;
   /** @type {Player} */
   let player;
-  const open = (path, from) => {
-    player = new Player(stage, path, from, (next) => {
+  const open = (path, from, tracks) => {
+    player = new Player(stage, { path, from, tracks }, (next) => {
       player.close();
-      open(next, null);
+      open(next, null, {});
       if (isMini) player.controls.setMini(true);
       else history.replaceState(history.state, "", playLink(next));
     });
     if (!isMini) player.showTitle();
     player.open();
   };
-  open(params.get("path") ?? "", params.get("at") === null ? null : Number(params.get("at")));
+  const tracks = { audio: params.get("audio"), subtitles: params.get("subtitles") };
+  open(params.get("path") ?? "", params.get("at") === null ? null : Number(params.get("at")), tracks);
   return {
     leave: (options) => player.close(options),
     handleKey: (name) => player.controls.handleKey(name),
@@ -57,10 +57,11 @@ export function showPlayer(stage, params) {
 }
 
 class Player {
-  constructor(stage, path, startPosition, playNext) {
+  constructor(stage, { path, from, tracks }, playNext) {
     this.path = path;
     this.playNext = playNext;
-    this.startPosition = startPosition;
+    this.startPosition = from;
+    this.tracks = tracks; // Those of the address.
     this.abort = new AbortController();
     this.options = { audio: null, burn: null, resolution: "original", forceTranscode: false };
     this.generation = 0;
@@ -75,8 +76,8 @@ class Player {
     this.renditions = null; // Those of the session, once it is attached.
     this.controls = new Controls({
       title: stem(nameOf(path)),
-      backUrl: libraryLink(folderOf(path)),
-      backLabel: TEXT.backToFolder,
+      backUrl: fileLink(path),
+      backLabel: TEXT.details,
       onSeek: (position) => this.seek(position),
       getInfo: () => collectInfo(this),
       getAddress: () => playLink(path),
@@ -94,10 +95,10 @@ class Player {
 
   async open() {
     try {
-      const mediaInfo = api.getMediaInfo(this.path, deviceProfile(), this.abort.signal, (error) => this.controls.showStatus(error ? waitText(error) : ""));
-      const [info, capabilities] = await Promise.all([mediaInfo, probeCapabilities()]);
-      this.capabilities = capabilities; // Without them the server makes MPEG-TS.
-      this.setUpMedia(info);
+      const client = await describeClient();
+      this.capabilities = client.capabilities; // Without them the server makes MPEG-TS.
+      const info = await api.getMediaInfo(this.path, client, this.abort.signal, (error) => this.controls.showStatus(error ? waitText(error) : ""));
+      this.setUpMedia(info, info.tracks.video.length ? undefined : await findCover(info.mediaId));
       await this.startAt(this.startPosition ?? info.watchProgress?.resumePositionSeconds ?? 0);
       this.findNext();
     } catch (error) {
@@ -107,9 +108,10 @@ class Player {
   }
 
   /** Creates the media element and the menus for the item. */
-  setUpMedia(info) {
+  setUpMedia(info, cover) {
     const hasVideo = info.tracks.video.length > 0;
     this.info = info;
+    /** @type {"video" | "audio"} */
     this.kind = hasVideo ? "video" : "audio";
     this.media = h(this.kind, { playsinline: true, preload: "auto" });
     this.media.addEventListener("loadeddata", () => { this.pendingPosition = null; });
@@ -122,7 +124,8 @@ class Player {
     const subtitles = subtitleChoices(info);
     const audios = audioChoices(info);
     this.subtitles = subtitles;
-    this.recallLanguages(audios, subtitles);
+    this.chooseTracks(audios, subtitles);
+    if (hasVideo && info.playback.resolutions.includes(getPreferences().quality)) this.options.resolution = getPreferences().quality;
     const off = { value: "", label: TEXT.off, subtitle: null, chosen: this.subtitle === null };
     this.audioGroup = choiceGroup(TEXT.audio, audios, ({ value, language }) => {
       setLanguages(this.path, { audio: language });
@@ -138,29 +141,28 @@ class Player {
       title: info.description?.title ?? info.tags?.title,
       artist: info.tags?.artist,
       album: info.tags?.album,
+      artwork: cover,
       chapters: info.chapters ?? [],
+      previewsUrl: info.previewsUrl,
       duration: info.probe.durationSeconds,
     });
     this.controls.line.textContent = [info.tags?.artist, info.tags?.album].filter(Boolean).join(" · ");
     this.controls.setTracks(this.audioGroup, this.subtitleGroup);
     this.controls.setSettings(
-      hasVideo && choiceGroup(TEXT.quality, qualityChoices(info, this.capabilities), ({ value }) => this.changeOptions({ resolution: value })),
+      hasVideo && choiceGroup(TEXT.quality, qualityChoices(info, this.capabilities, this.options.resolution), ({ value }) => this.changeOptions({ resolution: value })),
       this.rateGroup);
     this.setRate(getPreferences().rate);
   }
 
-  /** Chooses the languages that were chosen before. Bitmap subtitles are left out, because they need an encode. */
-  recallLanguages(audios, subtitles) {
-    const languages = getLanguages(this.path);
-    const isSame = (language, other) => Boolean(language) && languageName(language) === languageName(other);
-    const [audio, current] = [audios.find(({ language }) => isSame(language, languages.audio)), audios.find(({ chosen }) => chosen)];
-    if (audio && !isSame(audio.language, current?.language)) {
-      this.options.audio = audio.value;
-      for (const choice of audios) choice.chosen = choice === audio;
-    }
-    const recalled = subtitles.find(({ subtitle }) => subtitle.kind === "text" && !subtitle.forced && isSame(subtitle.language, languages.subtitle));
-    for (const choice of subtitles) if (recalled) choice.chosen = choice === recalled;
+  /** Chooses the tracks of the address, or the languages that were chosen before. */
+  chooseTracks(audios, subtitles) {
+    const first = audios.find(({ chosen }) => chosen);
+    recallLanguages(this.path, audios, subtitles);
+    applyTracks(this.tracks, audios, subtitles);
+    const audio = audios.find(({ chosen }) => chosen);
+    if (audio !== first) this.options.audio = audio.value;
     if (this.kind === "video") this.subtitle = subtitles.find(({ chosen }) => chosen)?.subtitle ?? null;
+    if (this.subtitle && this.subtitle.kind !== "text") this.options.burn = this.subtitle.streamIndex;
   }
 
   setRate(rate) {
@@ -260,8 +262,7 @@ class Player {
   onTimeUpdate() {
     this.saveProgress();
     const { currentTime, duration } = this.media;
-    const chapter = this.info.chapters?.find(({ startSeconds, endSeconds }) => startSeconds <= currentTime && currentTime < endSeconds - 1);
-    const skippable = chapter?.title && SKIPPABLE.test(chapter.title) ? chapter : null;
+    const skippable = this.info.marks?.find(({ startSeconds, endSeconds }) => startSeconds <= currentTime && currentTime < endSeconds - 1);
     const suggested = this.next && !this.isNextRefused && duration > 2 * SUGGEST_NEXT_SECONDS && duration - currentTime < SUGGEST_NEXT_SECONDS ? this.next : null;
     if (suggested) {
       const remaining = Math.ceil(duration - currentTime);
@@ -269,7 +270,7 @@ class Player {
         this.isNextRefused = true;
         this.controls.showSuggestion(null);
       });
-    } else if (skippable) this.controls.showSuggestion(TEXT.skip(skippable.title), () => this.seek(skippable.endSeconds), "skip");
+    } else if (skippable) this.controls.showSuggestion(TEXT.skipMark[skippable.kind], () => this.seek(skippable.endSeconds), "skip");
     else this.controls.showSuggestion(null);
   }
 
@@ -354,9 +355,9 @@ class Player {
     } else {
       // Without a session, media info states why the file cannot be read any more.
       const error = await (this.session ? api.getSessionStatus(this.session).then((status) => status.error)
-        : api.getMediaInfo(this.path, deviceProfile(), this.abort.signal)).then((answer) => (answer?.code ? answer : null), (failure) => failure);
+        : api.getMediaInfo(this.path, { deviceProfile: deviceProfile() }, this.abort.signal)).then((answer) => (answer?.code ? answer : null), (failure) => failure);
       if (error?.code === "OFFLINE") this.waitForServer();
-      else this.showError(error ?? new Error(kind === "unsupported" ? TEXT.noFrames : TEXT.playbackFailed));
+      else this.showError(error ?? pageError(kind === "unsupported" ? TEXT.noFrames : TEXT.playbackFailed));
       this.media.addEventListener("playing", () => this.controls.showNotice(null), { once: true, signal: this.abort.signal });
     }
   }

@@ -1,9 +1,10 @@
-// What the player remembers on this device: volume, speed, the look of subtitles, and languages, per series too.
+// What the page remembers on this device: its language and colours, volume, speed, quality, the look of subtitles; and a copy of what
+// `account-preferences.js` keeps on the server: favourite channels, and languages, per series too.
 
 const KEY = "hearthcast.player";
 
 /** Series whose languages are kept; the least recently used one is dropped first. */
-const MAX_SERIES = 50;
+const MAX_SERIES = 200;
 
 /**
  * @typedef {object} SubtitleLook
@@ -17,6 +18,12 @@ const MAX_SERIES = 50;
  */
 
 const DEFAULTS = {
+  /** @type {"system" | "dark" | "light"} */
+  theme: "system",
+  /** What is requested of the server: "original" or a resolution. */
+  quality: "original",
+  /** The language of the page; null is the browser's. @type {string | null} */
+  language: null,
   volume: 1, // 0 to 1.
   isMuted: false,
   rate: 1,
@@ -26,8 +33,15 @@ const DEFAULTS = {
   languages: { audio: null, subtitle: null },
   /** @type {Record<string, Languages>} */
   series: {},
+  /** Ids of channels. @type {number[]} */
+  favourites: [],
+  /** Changes that the server does not have yet, the oldest first. @type {object[]} */
+  unsent: [],
+  /** Whether `favourites` and languages have been the server's once. */
+  isShared: false,
 };
 
+/** @type {typeof DEFAULTS} */
 let preferences = load();
 
 function load() {
@@ -65,9 +79,8 @@ export function seriesOf(path) {
 /** The languages last chosen in the series of a file, otherwise those last chosen anywhere. @returns {Languages} */
 export const getLanguages = (path) => ({ ...preferences.languages, ...preferences.series[seriesOf(path)] });
 
-/** Remembers languages for the series of a file, and for others. @param {Partial<Languages>} changes */
-export function setLanguages(path, changes) {
-  const key = seriesOf(path);
+/** Remembers languages for a series, and for others. @param {string} key of `seriesOf` @param {Partial<Languages>} changes */
+export function rememberLanguages(key, changes) {
   const { [key]: known, ...others } = preferences.series;
   const series = Object.fromEntries([...Object.entries(others).slice(1 - MAX_SERIES), [key, { ...known, ...changes }]]);
   setPreferences({ series, languages: { ...preferences.languages, ...changes } });

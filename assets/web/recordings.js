@@ -1,108 +1,170 @@
-// Recordings: scheduled, running and finished ones, and series rules.
+// Recordings: what is recorded and scheduled, series rules, and conflicts to resolve.
 
 import * as api from "./api.js";
-import { h } from "./dom.js";
-import { playLink } from "./links.js";
-import { confirmButton, liveTable, poll, table } from "./widgets.js";
-import { formatClock, formatDay, formatSize, formatTime } from "./format.js";
+import { h, icon } from "./dom.js";
+import { recordingsLink } from "./links.js";
+import { RecordingArtwork } from "./recording-artwork.js";
+import { conflictCard, createRow, ruleRow, updateRow } from "./recording-rows.js";
+import { openSeriesDialog } from "./record-button.js";
+import { CANCELLABLE } from "./recording-state.js";
+import { poll } from "./widgets.js";
 import { TEXT, errorText } from "./strings.js";
 
 const POLL_MS = 5000;
 
-/** States in which a recording can be cancelled. */
-const CANCELLABLE = new Set(["scheduled", "recording"]);
+/** Which recordings each tab has, and in which order. */
+const TABS = {
+  recorded: ({ state }) => state !== "scheduled",
+  scheduled: ({ state }) => state === "scheduled",
+  series: () => false,
+};
 
-export async function recordingTab(container, { act, user, signal, showError }) {
-  const isAdmin = user.role === "admin";
-  const runAndRefresh = (work) => {
-    showError(null);
-    return work().then(() => refresh().catch(() => {}), showError); // The poll shows a refresh that keeps failing.
-  };
-  const list = liveTable([TEXT.title, TEXT.channel, TEXT.when, TEXT.status, "", ""], TEXT.noRecordings, ({ id, state }) => `${id} ${state}`,
-    ({ id, title, subtitle, channelName, start, end, state, path, ...details }, isUpdate) => [
-      isUpdate ? null : path && !CANCELLABLE.has(state) || state === "recording" && path
-        ? h("a", { href: playLink(path) }, [title, subtitle].filter(Boolean).join(" · ")) : [title, subtitle].filter(Boolean).join(" · "),
-      channelName ?? "", `${formatDay(start)}, ${formatTime(start)}–${formatTime(end)}`, statusText(state, details),
-      isUpdate || !isAdmin ? null : CANCELLABLE.has(state) ? confirmButton(runAndRefresh, () => api.deleteRecording(id), TEXT.cancel, TEXT.confirmCancel)
-        : confirmButton(runAndRefresh, () => api.deleteRecording(id), TEXT.removeFromList),
-      isUpdate || !isAdmin || !path || CANCELLABLE.has(state) ? null : confirmButton(runAndRefresh, () => api.deleteRecording(id, "delete"), TEXT.deleteFile, TEXT.confirmRemove)]);
-  const seriesRules = h("div", {});
-  container.replaceChildren(isAdmin ? h("p", { class: "muted" }, TEXT.recordingsWhy) : "", list.element, seriesRules);
-  const refresh = async () => {
-    const { recordings, series } = await api.getRecordings(signal);
-    if (signal.aborted) return;
-    list.show(recordings);
-    if (seriesRules.dataset.shown === JSON.stringify(series)) return;
-    seriesRules.dataset.shown = JSON.stringify(series);
-    seriesRules.replaceChildren(...(series.length ? [h("h2", {}, TEXT.series), table([TEXT.title, "", ""], series.map(({ id, title, newOnly }) =>
-      [title, newOnly ? TEXT.newEpisodesOnly : "", isAdmin && confirmButton(act, () => api.deleteSeries(id))]))] : []));
-  };
-  await refresh();
-  poll(POLL_MS, signal, showError, refresh);
+export async function showRecordings(stage, params) {
+  document.title = `${TEXT.recordings} – Hearthcast`;
+  const { user } = await api.getCurrentUser();
+  const screen = new Recordings(stage, TABS[params.get("tab")] ? params.get("tab") : "recorded", user.role === "admin");
+  await screen.open();
+  return { leave: () => screen.abort.abort() };
 }
 
-/** A recording's status in a few words. */
-function statusText(state, { failure, conflicts, sizeBytes, recordedSeconds, missingSeconds }) {
-  return [TEXT.recordingStates[state] ?? state, failure?.message, conflicts?.length && TEXT.conflicts(conflicts.length),
-    recordedSeconds > 0 && formatClock(recordedSeconds), sizeBytes > 0 && formatSize(sizeBytes),
-    missingSeconds > 0 && TEXT.missing(formatClock(missingSeconds))].filter(Boolean).join(" · ");
-}
+class Recordings {
+  constructor(stage, tab, isAdmin) {
+    this.stage = stage;
+    this.tab = tab;
+    this.isAdmin = isAdmin;
+    this.channels = null; // Those of the first answer.
+    this.abort = new AbortController();
+    this.artwork = new RecordingArtwork(this.abort.signal, () => this.render());
+    this.rows = new Map(); // By id and state, in their order.
+    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
+    this.conflicts = h("div", {});
+    this.list = h("ul", { class: "recordings" });
+    this.empty = h("div", { class: "empty-state", hidden: true });
+    this.offNote = h("p", { class: "muted" });
+    this.tabs = h("nav", { class: "tabs", "aria-label": TEXT.recordings }, ...Object.keys(TABS).map((name) =>
+      h("a", { href: recordingsLink(name), "data-tab": name, "aria-current": name === tab ? "page" : null, "data-first": name === tab || null }, TEXT.recordingTabs[name])));
+  }
 
-/** Whether the server has refused to record because no folder is configured. The button is not offered again then. */
-let isRecordingOff = false;
+  async open() {
+    await this.refresh();
+    this.stage.replaceChildren(
+      h("div", { class: "heading" }, h("h1", {}, TEXT.recordings),
+        this.isAdmin && this.answer.enabled && h("button", { type: "button", class: "add-series", onclick: () => this.addSeries() }, icon("plus"), TEXT.addSeries)),
+      this.tabs, this.notice, this.offNote, this.conflicts, this.list, this.empty);
+    poll(POLL_MS, this.abort.signal, (error) => this.showError(error), () => this.refresh());
+  }
 
-/** Recordings that will be or are being made, by `channel entry`. */
-export async function getActiveRecordings(signal) {
-  const { recordings } = await api.getRecordings(signal);
-  return new Map(recordings.filter(({ state, entryId }) => entryId && CANCELLABLE.has(state))
-    .map((recording) => [recordingKey(recording.channelId, recording.entryId), recording]));
-}
+  showError(error) {
+    this.notice.textContent = error ? errorText(error) : "";
+    this.notice.hidden = !error;
+  }
 
-/** The key of a guide entry in `getActiveRecordings`. */
-export const recordingKey = (channelId, entryId) => `${channelId} ${entryId}`;
-
-/**
- * A button that records a guide entry, and cancels the recording at the second press once there is one. `recording` is the
- * present one; `onChange(recording)` is called with the new one or null. Empty where nothing can be recorded.
- */
-export function recordButton(channelId, entry, recording, onChange = () => {}) {
-  if (isRecordingOff && !recording) return h("span", { class: "muted record-note", role: "status" }, TEXT.recordingOff);
-  const note = h("span", { class: "muted record-note", role: "status" });
-  const label = h("span", {}, "");
-  const button = h("button", { type: "button", class: "record", "data-key": "record", onclick: () => press() }, h("span", { class: "dot", "aria-hidden": "true" }), label);
-  const element = h("span", { class: "record-box" }, button, note);
-  let confirmTimer = null;
-  const show = () => {
-    button.classList.toggle("recorded", Boolean(recording));
-    label.textContent = !recording ? TEXT.record
-      : recording.conflicts?.length ? TEXT.conflicts(recording.conflicts.length) : TEXT.recordingStates[recording.state] ?? TEXT.recordingStates.recording;
-  };
-  const press = async () => {
-    note.textContent = "";
-    if (recording && !confirmTimer) {
-      label.textContent = TEXT.confirmCancelRecording;
-      confirmTimer = setTimeout(() => {
-        confirmTimer = null;
-        show();
-      }, 4000);
+  /** Runs a press; shows its error, or what it changed. */
+  act = async (work) => {
+    this.showError(null);
+    try {
+      await work();
+    } catch (error) {
+      this.showError(error);
       return;
     }
-    clearTimeout(confirmTimer);
-    confirmTimer = null;
-    try {
-      if (recording) {
-        await api.deleteRecording(recording.id);
-        recording = null;
-      } else ({ recording } = await api.scheduleRecording({ channelId, entryId: entry.id }));
-      show();
-      onChange(recording);
-    } catch (error) {
-      show();
-      note.textContent = errorText(error);
-      isRecordingOff = note.textContent === TEXT.recordingOff;
-      if (isRecordingOff) button.hidden = true;
-    }
+    await this.refresh().catch(() => {}); // The poll shows a refresh that keeps failing.
   };
-  show();
-  return element;
+
+  async refresh() {
+    const answer = await api.getRecordings(this.abort.signal);
+    if (this.abort.signal.aborted) return;
+    this.answer = answer;
+    this.channels ??= await api.getChannels({}, this.abort.signal).then(({ channels }) => channels, () => []);
+    this.artwork.request(answer.recordings);
+    this.render();
+  }
+
+  render() {
+    const { recordings, series } = this.answer;
+    const counts = { recorded: recordings.filter(TABS.recorded).length, scheduled: recordings.filter(TABS.scheduled).length, series: series.length };
+    for (const link of this.tabs.children) {
+      const { tab } = link.dataset;
+      const text = counts[tab] > 0 ? `${TEXT.recordingTabs[tab]} (${counts[tab]})` : TEXT.recordingTabs[tab];
+      if (link.textContent !== text) link.textContent = text;
+    }
+    this.renderConflicts(recordings);
+    const shown = this.tab === "series" ? this.seriesRows(series) : this.recordingRows(recordings);
+    this.showRows(shown);
+    this.empty.hidden = shown.length > 0;
+    this.offNote.textContent = !this.answer.enabled && this.empty.hidden ? TEXT.recordingOff : "";
+    if (this.empty.hidden || this.empty.firstChild) return;
+    this.empty.append(icon("tv"), h("p", {}, this.answer.enabled ? TEXT.emptyRecordings[this.tab] : TEXT.recordingOff), h("a", { class: "button", href: "#/guide" }, TEXT.guide));
+  }
+
+  recordingRows(recordings) {
+    const isSoonFirst = this.tab === "scheduled";
+    const shown = recordings.filter(TABS[this.tab]);
+    // The latest first; what is being recorded, then what is recorded, then what failed.
+    const rank = ({ state }) => ["recording", "complete"].indexOf(state) + 1 || 3;
+    shown.sort((a, b) => (isSoonFirst ? a.start.localeCompare(b.start) : rank(a) - rank(b) || b.start.localeCompare(a.start)));
+    return shown.map((recording) => ({
+      key: `${recording.id} ${recording.state} ${this.artwork.of(recording) ? "art" : ""}`,
+      create: () => createRow(recording, { act: this.act, isAdmin: this.isAdmin, artwork: this.artwork.of(recording) }),
+      update: (row) => updateRow(row, recording, CANCELLABLE.has(recording.state) ? recordings.filter(({ id }) => recording.conflicts.includes(id)) : []),
+    }));
+  }
+
+  seriesRows(rules) {
+    const next = (rule) => this.answer.recordings.filter(({ seriesId, state }) => seriesId === rule.id && state === "scheduled").at(-1);
+    return rules.map((rule) => ({
+      key: JSON.stringify([rule, next(rule)?.start]),
+      create: () => ruleRow(rule, { act: this.act, isAdmin: this.isAdmin, channel: this.channels.find(({ id }) => id === rule.channelId), next: next(rule) }),
+      update: () => {},
+    }));
+  }
+
+  /** Rows keep their elements, and so the focus and a confirmation that was begun. */
+  showRows(shown) {
+    const rows = new Map();
+    for (const { key, create, update } of shown) {
+      const row = this.rows.get(key) ?? create();
+      update(row);
+      rows.set(key, row);
+    }
+    const focusedKey = [...this.rows].find(([, row]) => row.contains(document.activeElement))?.[0];
+    for (const [key, row] of this.rows) if (rows.get(key) !== row) row.remove();
+    [...rows.values()].forEach((row, n) => {
+      if (this.list.children[n] !== row) this.list.insertBefore(row, this.list.children[n] ?? null);
+    });
+    this.rows = rows;
+    if (focusedKey && !rows.has(focusedKey) && document.activeElement === document.body) (this.list.querySelector("a, button") ?? this.tabs.querySelector("[aria-current]")).focus();
+  }
+
+  renderConflicts(recordings) {
+    const groups = conflictGroups(recordings.filter(({ state }) => CANCELLABLE.has(state)));
+    const key = JSON.stringify(groups.map((group) => group.map(({ id }) => id)));
+    if (this.conflicts.dataset.shown === key) return;
+    this.conflicts.dataset.shown = key;
+    this.conflicts.replaceChildren(...groups.map((group) => conflictCard(group, { act: this.act, isAdmin: this.isAdmin })));
+  }
+
+  addSeries() {
+    openSeriesDialog(this.channels.filter(({ onDemand }) => !onDemand), () => this.act(async () => {}));
+  }
+}
+
+/** Recordings that are in the way of each other, in groups. */
+export function conflictGroups(recordings) {
+  const byId = new Map(recordings.map((recording) => [recording.id, recording]));
+  const groups = [];
+  const seen = new Set();
+  for (const { id } of recordings) {
+    const group = [];
+    const open = [id];
+    while (open.length > 0) {
+      const recording = byId.get(open.pop());
+      if (!recording || seen.has(recording.id)) continue;
+      seen.add(recording.id);
+      group.push(recording);
+      open.push(...recording.conflicts);
+    }
+    if (group.length > 1) groups.push(group.sort((a, b) => a.start.localeCompare(b.start)));
+  }
+  return groups;
 }

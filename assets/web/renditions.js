@@ -37,6 +37,7 @@ export class Renditions {
     this.subtitle = -1;
     this.cues = new Map(); // Those loaded so far: by position, then by id.
     this.shown = -1; // The position whose cues are in the text track.
+    /** @type {(audio: any) => void} */
     this.onAudioChange = () => {};
     hls.on(Hls.Events.AUDIO_TRACKS_UPDATED, () => this.applyAudio());
     hls.on(Hls.Events.AUDIO_TRACK_SWITCHED, () => this.onAudioChange(this.activeAudio()));

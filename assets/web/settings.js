@@ -1,54 +1,82 @@
-// Settings: for admins the server, channels and users; for everybody recordings, players, devices and the password.
+// Settings in groups: one's own, television, the household, the server, and what only developers need. Admins have all of them.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { findFocusable, focus } from "./keys.js";
-import { confirmButton, form, table } from "./widgets.js";
 import { formatMoment } from "./format.js";
-import { TEXT, errorText } from "./strings.js";
-
-/** Tabs by their name in the address, those of admins first. Larger ones are loaded when they are opened. */
-const ADMIN_TABS = {
-  playing: [TEXT.playing, async () => (await import("./now-playing.js")).playingTab],
-  channels: [TEXT.channels, async () => (await import("./channels.js")).channelTab],
-  sources: [TEXT.sources, async () => (await import("./external-channels.js")).sourceTab],
-  users: [TEXT.users, async () => usersTab],
-  server: [TEXT.server, async () => (await import("./server.js")).serverTab],
-  pipelines: [TEXT.pipelines, async () => (await import("./pipelines.js")).pipelineTab],
-  log: [TEXT.log, async () => (await import("./log.js")).logTab],
-};
-const USER_TABS = {
-  recordings: [TEXT.recordings, async () => (await import("./recordings.js")).recordingTab],
-  tokens: [TEXT.tokens, async () => (await import("./stream-tokens.js")).tokenTab],
-  devices: [TEXT.devices, async () => devicesTab],
-  account: [TEXT.account, async () => passwordTab],
-};
+import { findFocusable, focus } from "./keys.js";
+import { memberForms } from "./member-form.js";
+import { TEXT, errorText, fieldError } from "./strings.js";
+import { confirmButton, form, table } from "./widgets.js";
 
 /**
- * A tab is a function `(container, { act, user, params, signal, showError })` that draws itself in `container`. `act(work)`
- * runs `work` and redraws the tab, `showError(error)` shows an error or hides it (null), and `signal` is aborted when the tab
- * is redrawn or left.
+ * @typedef {object} TabContext
+ * @property {(work: () => Promise<unknown>) => Promise<void>} act  runs `work` and redraws the tab
+ * @property {{ id: string, role: string }} user
+ * @property {URLSearchParams} params
+ * @property {AbortSignal} signal  aborted when the tab is redrawn or left
+ * @property {(error: object | null) => void} showError  shows an error, or hides it
+ *
+ * @typedef {(container: HTMLElement, context: TabContext) => unknown} Tab  draws itself in `container`
+ *
+ * @typedef {object} Group
+ * @property {string} title
+ * @property {boolean} [isForAdmins]
+ * @property {Record<string, { label: string, isForAdmins?: boolean, load: () => Promise<Tab> }>} tabs  by their name in the address
  */
+
+/** Larger tabs are loaded when they are opened. @type {Group[]} */
+const GROUPS = [
+  { title: TEXT.forYou, tabs: {
+    preferences: { label: TEXT.preferences, load: async () => (await import("./preferences-tab.js")).preferencesTab },
+    tokens: { label: TEXT.tokens, load: async () => (await import("./stream-tokens.js")).tokenTab },
+    devices: { label: TEXT.devices, load: async () => devicesTab },
+    account: { label: TEXT.account, load: async () => accountTab },
+  } },
+  { title: TEXT.television, tabs: {
+    channels: { label: TEXT.channels, isForAdmins: true, load: async () => (await import("./channels.js")).channelTab },
+    sources: { label: TEXT.sources, isForAdmins: true, load: async () => (await import("./external-channels.js")).sourceTab },
+  } },
+  { title: TEXT.household, isForAdmins: true, tabs: {
+    users: { label: TEXT.users, load: async () => (await import("./users.js")).usersTab },
+    playing: { label: TEXT.playing, load: async () => (await import("./now-playing.js")).playingTab },
+  } },
+  { title: TEXT.server, isForAdmins: true, tabs: {
+    folders: { label: TEXT.mediaFolders, load: async () => (await import("./media-folders.js")).foldersTab },
+    server: { label: TEXT.serverStatus, load: async () => (await import("./server.js")).serverTab },
+    graphs: { label: TEXT.graphs, load: async () => (await import("./server-graphs.js")).graphsTab },
+  } },
+  { title: TEXT.developers, isForAdmins: true, tabs: {
+    pipelines: { label: TEXT.pipelines, load: async () => (await import("./pipelines.js")).pipelineTab },
+    log: { label: TEXT.log, load: async () => (await import("./log.js")).logTab },
+  } },
+];
+
 export async function showSettings(stage, params) {
   document.title = `${TEXT.settings} – Hearthcast`;
   const { user } = await api.getCurrentUser();
-  const tabs = { ...(user.role === "admin" && ADMIN_TABS), ...USER_TABS };
-  const name = tabs[params.get("tab")] ? params.get("tab") : Object.keys(tabs)[0];
+  const isAllowed = (/** @type {{ isForAdmins?: boolean }} */ { isForAdmins }) => !isForAdmins || user.role === "admin";
+  const groups = GROUPS.filter(isAllowed).map(({ title, tabs }) => ({ title, tabs: Object.entries(tabs).filter(([, tab]) => isAllowed(tab)) }));
+  const tabs = new Map(groups.flatMap((group) => group.tabs));
+  const name = tabs.has(params.get("tab") ?? "") ? params.get("tab") : [...tabs.keys()][0];
   const container = h("div", { class: "tab" });
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   stage.replaceChildren(
     h("div", { class: "heading" }, h("h1", {}, TEXT.settings)),
-    h("nav", { class: "tabs", "aria-label": TEXT.settings }, ...Object.entries(tabs).map(([key, [label]]) =>
-      h("a", { href: `#/settings?tab=${key}`, "aria-current": key === name ? "page" : null, "data-first": key === name ? true : null }, label))),
-    notice, container);
-  stage.querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
+    h("div", { class: "settings" },
+      h("nav", { class: "settings-menu", "aria-label": TEXT.settings }, ...groups.map((group) => createGroup(group, name)),
+        h("section", {}, h("h2", {}, TEXT.help), h("a", { href: "help/", target: "_blank" }, TEXT.helpPages))),
+      h("div", { class: "settings-page" }, notice, container)));
+  const menu = stage.querySelector("nav");
+  const current = stage.querySelector("[aria-current]");
+  // On a phone the menu scrolls sideways.
+  menu.scrollLeft = current.offsetLeft - (menu.clientWidth - current.offsetWidth) / 2;
   let drawing = new AbortController(); // Aborted when the tab is redrawn or left: ends its requests and its polling.
   let hasLeft = false;
   const showError = (error) => {
     notice.textContent = error ? errorText(error) : "";
     notice.hidden = !error;
   };
-  const renderTab = await tabs[name][1]();
+  const renderTab = await tabs.get(name).load();
   const act = async (work) => {
     showError(null);
     const hadFocus = container.contains(document.activeElement);
@@ -76,26 +104,8 @@ export async function showSettings(stage, params) {
   };
 }
 
-async function usersTab(container, { act, user, params }) {
-  const { users: accounts } = await api.getUsers();
-  const owner = accounts.find(({ id }) => id === params.get("of"));
-  container.replaceChildren(
-    table([TEXT.name, TEXT.role, TEXT.since, TEXT.tokens, ""], accounts.map(({ id, username, role, createdAt, streamTokens }) =>
-      [username, role === "admin" ? TEXT.roleAdmin : TEXT.roleViewer, formatMoment(createdAt),
-        streamTokens > 0 && h("a", { href: `#/settings?tab=users&of=${encodeURIComponent(id)}` }, String(streamTokens)),
-        id !== user.id && confirmButton(act, () => api.deleteUser(id))])),
-    owner?.streamTokens > 0 ? await tokenSection(owner, act) : "",
-    form(act, [["username", TEXT.name, { autocomplete: "off", maxlength: 64 }],
-      ["password", TEXT.password, { type: "password", minlength: 8, autocomplete: "new-password" }]], TEXT.add, (values) => api.addUser(values)));
-}
-
-/** The stream tokens of a user, for admins. */
-async function tokenSection({ id: owner, username }, act) {
-  const { tokens } = await api.getUserTokens(owner);
-  return h("section", {}, h("h2", {}, TEXT.tokensOf(username)),
-    table([TEXT.name, TEXT.since, TEXT.lastUsed, ""], tokens.map(({ id, name, createdAt, lastUsedAt }) =>
-      [name, formatMoment(createdAt), formatMoment(lastUsedAt), confirmButton(act, () => api.deleteUserToken(owner, id))])));
-}
+const createGroup = ({ title, tabs }, current) => h("section", {}, h("h2", {}, title), ...tabs.map(([name, { label }]) =>
+  h("a", { href: `#/settings?tab=${name}`, "aria-current": name === current ? "page" : null, "data-first": name === current ? true : null }, label)));
 
 async function devicesTab(container, { act }) {
   const { sessions } = await api.getDevices();
@@ -104,15 +114,21 @@ async function devicesTab(container, { act }) {
       !current && confirmButton(act, () => api.deleteDevice(id))])));
 }
 
-function passwordTab(container, { act }) {
+async function accountTab(container, { act }) {
+  const { user } = await api.getCurrentUser();
   const status = h("p", { role: "status" });
-  container.replaceChildren(form(act, [
+  const change = async (body) => {
+    await api.changeOwnMember(body);
+    window.dispatchEvent(new Event("picture-changed"));
+    container.dataset.saved = "yes";
+  };
+  container.replaceChildren(...memberForms(act, user, change, true), h("h2", {}, TEXT.password), form(act, [
     ["currentPassword", TEXT.currentPassword, { type: "password", autocomplete: "current-password" }],
     ["newPassword", TEXT.newPassword, { type: "password", minlength: 8, autocomplete: "new-password" }],
     ["keepStreamTokens", TEXT.keepTokens, { type: "checkbox", required: false }],
   ], TEXT.save, async ({ keepStreamTokens, ...passwords }) => {
     await api.changePassword({ ...passwords, keepStreamTokens: keepStreamTokens !== undefined }).catch((error) => {
-      throw error.code === "INVALID_CREDENTIALS" ? new Error(TEXT.wrongCurrentPassword) : error;
+      throw error.code === "INVALID_CREDENTIALS" ? fieldError("currentPassword") : error;
     });
     container.dataset.saved = "yes";
   }), status);

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { TEXT, errorText } from "./strings.js";
+import { TEXT, errorText, fieldError } from "./strings.js";
 
 /**
  * Shows the set-up form while the server has no admin, otherwise the sign-in form. `code` comes from a one-time link.
@@ -28,18 +28,24 @@ function signInForm(message, done) {
 }
 
 function setUpForm(code, done) {
+  const codeField = field(TEXT.setUpCode, "code", { autocomplete: "off", spellcheck: "false", value: code ?? "" });
+  codeField.hidden = Boolean(code); // The link brought it.
   return form({
     step: TEXT.step(1, 3),
     title: TEXT.setUp,
     intro: code ? TEXT.setUpIntro : TEXT.setUpIntroWithCode,
     fields: [
-      field(TEXT.setUpCode, "code", { autocomplete: "off", spellcheck: "false", value: code ?? "" }),
+      codeField,
       field(TEXT.name, "username", { autocomplete: "username", autocapitalize: "none", spellcheck: "false" }),
       field(TEXT.password, "password", { type: "password", autocomplete: "new-password", minlength: 8 }),
     ],
     button: TEXT.createAccount,
     submit: async ({ code: setUpCode, username, password }) => {
-      const account = await api.setUp(setUpCode.trim(), username, password);
+      const account = await api.setUp(setUpCode.trim(), username, password).catch((error) => {
+        if (error.code !== "INVALID_CREDENTIALS") throw error;
+        codeField.hidden = false;
+        throw fieldError("code");
+      });
       return account.token ? account : api.signIn(username, password);
     },
     done: () => done(true),
@@ -50,6 +56,7 @@ function field(label, name, attributes) {
   return h("label", { class: "field" }, h("span", {}, label), h("input", { name, required: true, ...attributes }));
 }
 
+/** @param {{ step?: string, title: string, intro: string, fields: HTMLElement[], button: string, submit: Function, done: () => void }} options */
 function form({ step, title, intro, fields, button, submit, done }) {
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const submitButton = h("button", { class: "primary" }, button);

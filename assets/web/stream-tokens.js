@@ -53,7 +53,7 @@ async function copyLink({ target }) {
 /** A QR code of an address. */
 async function qrCode(address, label) {
   const { generate } = await import("./vendor/qr.js");
-  const modules = generate(address);
+  const modules = /** @type {(text: string) => any} */ (generate)(address);
   let path = "";
   for (let y = 0; y < modules.size; y += 1) {
     for (let x = 0; x < modules.size; x += 1) if (modules.get(x, y)) path += `M${x} ${y}h1v1h-1z`;

@@ -1,495 +1,92 @@
-// The texts of the page, and the messages for the server's error codes.
+// The texts of the page in the language of its user, from a table in `language`, and the messages for the server's errors.
 
-export const TEXT = {
-  home: "Home",
-  library: "Library",
-  guide: "Guide",
-  settings: "Settings",
-  loading: "Loading…",
-  more: "Show more",
-  tryAgain: "Try again",
-  goHome: "Go to home",
-  emptyFolder: "This folder is empty.",
-  missingFolder: "This folder is missing.",
-  noRoots: "No media folders yet. Add one in the server’s configuration (or --root).",
-  signOut: "Sign out",
-  signedOut: "You’ve been signed out. Sign in to continue.",
-  offline: "Can’t reach the server. Check that it is running.",
-  retrying: "Can’t reach the server. Trying again…",
-  skipToContent: "Skip to content",
-  mainMenu: "Main menu",
-  // Sign-in
-  welcomeBack: "Welcome back",
-  signInIntro: "Sign in to your library.",
-  signIn: "Sign in",
-  setUp: "Set up Hearthcast",
-  setUpIntro: "Choose a name and a password. This will be the administrator account.",
-  setUpIntroWithCode: "Choose a name and a password. You’ll find the set-up code in the server’s log.",
-  setUpCode: "Set-up code",
-  createAccount: "Create account",
-  preparing: "Preparing…",
-  preparingSince: (seconds) => `Still preparing (${seconds} s)…`,
-  unknownError: "Something went wrong. Try again in a moment.",
-  busy: "The server is busy. Waiting for a free slot…",
-  slotsInUse: "Someone else is watching something that needs converting. Yours starts when they finish.",
-  tuningIn: "Tuning in…",
-  directPlay: "Direct play",
-  off: "Off",
-  original: "Original",
-  automatic: "Automatic",
-  // Home
-  continueWatching: "Continue watching",
-  nextUp: "Next up",
-  onNow: "On now",
-  books: "Audiobooks",
-  watchAgain: "Watch again",
-  emptyHome: "Nothing here yet. Pick something from your library.",
-  openLibrary: "Open the library",
-  unavailable: "Not available",
-  left: (time) => `${time} left`,
-  until: (time) => `until ${time}`,
-  nextEpisode: "Next episode",
-  nextAt: (time, title) => `Next, ${time}: ${title}`,
-  // Library and file page
-  backTo: (folder) => `Back to ${folder}`,
-  search: "Search",
-  searchHere: "Search this folder and its subfolders",
-  searching: "Searching…",
-  searchOn: "Search more folders",
-  foundSoFar: (count, folders) => `${count} ${count === 1 ? "result" : "results"} in the first ${folders} folders`,
-  found: (count) => `${count} ${count === 1 ? "result" : "results"}`,
-  foundNone: (words) => `No results for “${words}”.`,
-  play: "Play",
-  resume: (time) => `Resume at ${time}`,
-  playFromStart: "Play from start",
-  listen: "Listen",
-  playAsAudiobook: "Play as audiobook",
-  details: "Details",
-  markWatched: "Mark as watched",
-  clearProgress: "Clear progress",
-  file: "File",
-  tracks: "Tracks",
-  folder: "Folder",
-  fileName: "Name",
-  size: "Size",
-  duration: "Duration",
-  container: "Container",
-  bitrate: "Bitrate",
-  kbits: (n) => `${n} kbit/s`,
-  warnings: "Warnings",
-  willStream: (reasons) => (reasons ? `Will be streamed without conversion (${reasons}).` : "Will be streamed without conversion."),
-  willConvert: (reasons) => (reasons ? `Will be converted for this browser (${reasons}).` : "Will be converted for this browser."),
-  streamTypes: { video: "Video", audio: "Audio", subtitle: "Subtitle", attachment: "Attachment" },
-  fps: (n) => `${n} fps`,
-  kilohertz: (n) => `${n} kHz`,
-  channelCount: (n) => `${n} channels`,
-  interlaced: "interlaced",
-  defaultTrack: "default",
-  forced: "forced",
-  commentary: "commentary",
-  hearingImpaired: "hard of hearing",
-  burnedIn: "burned in",
-  trackNumber: (n) => `Track ${n}`,
-  subtitleNumber: (n) => `Subtitles ${n}`,
-  // Player
-  backToFolder: "Back to folder",
-  back: "Back",
-  position: "Position",
-  pause: "Pause",
-  rewind: "Back 10 s",
-  forward: "Forward 30 s",
-  previousChapter: "Previous chapter",
-  nextChapter: "Next chapter",
-  video: "Video",
-  audio: "Audio",
-  segments: "Segments",
-  streamCopied: "as in the file",
-  streamConverted: (reasons) => `converted (${reasons})`,
-  converted: "converted",
-  subtitles: "Subtitles",
-  quality: "Quality",
-  speed: "Speed",
-  chapters: "Chapters",
-  chapter: (n) => `Chapter ${n}`,
-  playbackInfo: "Playback info",
-  fullScreen: "Full screen",
-  skip: (title) => `Skip ${title}`,
-  next: "Next",
-  nextTitle: (title) => `Next: ${title}`,
-  nextIn: (seconds, title) => `Next in ${seconds} s: ${title}`,
-  earlierPositions: "Earlier positions",
-  sleepTimer: "Sleep timer",
-  minutes: (n) => `${n} minutes`,
-  chapterEnd: "End of chapter",
-  history: "History",
-  undoJump: (time) => `Undo jump (${time})`,
-  // The control set
-  ofDuration: (position, duration) => `${position} of ${duration}`,
-  audioAndSubtitles: "Audio and subtitles",
-  playbackSettings: "Quality and speed",
-  mute: "Mute",
-  unmute: "Unmute",
-  volume: "Volume",
-  volumePercent: (n) => `Volume ${n} %`,
-  muted: "Muted",
-  rate: (n) => `${n}×`,
-  pictureInPicture: "Picture in picture",
-  airPlay: "AirPlay",
-  minimise: "Mini player",
-  expand: "Back to full player",
-  closePlayer: "Stop and close",
-  shortcuts: "Keyboard shortcuts",
-  close: "Close",
-  cancelNext: "Cancel",
-  subtitleLook: "Subtitle style",
-  subtitleSize: "Size",
-  subtitlePosition: "Position",
-  subtitleBackground: "Background",
-  subtitleDelay: "Delay",
-  sizes: { small: "Small", medium: "Medium", large: "Large", huge: "Very large" },
-  positions: { bottom: "Bottom", raised: "Higher", top: "Top" },
-  backgrounds: { none: "None", shade: "Shade", box: "Box" },
-  earlier: "Earlier",
-  later: "Later",
-  delaySeconds: (n) => `${n > 0 ? "+" : n < 0 ? "−" : ""}${Math.abs(n).toFixed(1)} s`,
-  live: "Live",
-  behindLive: (time) => `−${time}`,
-  atTime: (time) => `at ${time}`,
-  keys: {
-    "Space, K": "Play or pause", "← →, J": "Back 10 s, forward 30 s", "↑ ↓": "Volume", "0 – 9": "Jump to 0 % – 90 %",
-    "Page Up, Page Down": "Previous or next chapter", "< >": "Slower, faster", M: "Mute", C: "Subtitles on or off", F: "Full screen",
-    P: "Picture in picture", N: "Next episode or track", I: "Playback info", "?": "These shortcuts",
-  },
-  liveKeys: {
-    "Space, K": "Play or pause", "← →, J": "Back 10 s, forward 30 s (while the controls are shown)", "↑ ↓, Page Up, Page Down": "Change the channel",
-    "0 – 9": "Channel number", "+ −": "Volume", L: "Last channel", G: "Channels", M: "Mute", C: "Subtitles on or off", F: "Full screen",
-    P: "Picture in picture", I: "Playback info", "?": "These shortcuts",
-  },
-  info: {
-    method: "Play method", resolution: "Resolution", file: "File", buffered: "Buffered", behind: "Behind live", dropped: "Dropped frames",
-    encoder: "Encoder", conversionSpeed: "Conversion speed", channelState: "Channel state", viewers: "Viewers",
-  },
-  framesDropped: (dropped, total) => `${dropped} of ${total}`,
-  playbackFailed: "This file can’t be read any more.",
-  noFrames: "This browser can’t play this file.",
-  // Play decision
-  unsupported: (things) => `unsupported ${things}`,
-  converting: (parts) => `converting ${parts}`,
-  kinds: { video: "video", audio: "audio" },
-  burningIn: "burning in subtitles",
-  streamingUnconverted: "streaming without conversion",
-  and: "and",
-  // Guide and channels
-  noChannels: "No channels yet",
-  newChannel: "New channel",
-  now: "Now",
-  previousDay: "Previous day",
-  nextDay: "Next day",
-  nothingScheduled: "Nothing scheduled",
-  watch: "Watch",
-  watchFromStart: "Watch from start",
-  goToLive: "Go to live",
-  channelUp: "Channel up",
-  channelDown: "Channel down",
-  lastChannel: "Last channel",
-  skipProgramme: "Skip",
-  skippingTo: (title) => `Skipping to ${title}…`,
-  tuning: (name) => `Tuning ${name}…`,
-  tuningSince: (name, seconds) => `Still tuning ${name} (${seconds} s)…`,
-  reconnecting: "Lost the channel. Reconnecting…",
-  noSuchChannel: (number) => `No channel ${number}`,
-  // Set-up
-  step: (n, of) => `Step ${n} of ${of}`,
-  firstChannel: "Create your first channel",
-  firstChannelWhy: "It plays a folder around the clock, like a TV channel. You can add more later.",
-  channelName: "Name",
-  everything: "Everything",
-  skipForNow: "Skip for now",
-  channelOnAir: (name) => `“${name}” is now on air.`,
-  // Settings
-  playing: "Now playing",
-  server: "Server",
-  pipelines: "Pipelines",
-  log: "Log",
-  channels: "Channels",
-  users: "Users",
-  devices: "Devices",
-  tokens: "Players and TVs",
-  account: "Password",
-  remove: "Remove",
-  confirmRemove: "Tap again to remove",
-  save: "Save",
-  saved: "Saved.",
-  add: "Add",
-  preview: "Preview",
-  name: "Name",
-  since: "Since",
-  password: "Password",
-  currentPassword: "Current password",
-  wrongCurrentPassword: "Your current password isn’t right.",
-  newPassword: "New password",
-  keepTokens: "Keep players and TVs connected",
-  tokensOf: (name) => `Players and TVs of ${name}`,
-  role: "Role",
-  roleAdmin: "Administrator",
-  roleViewer: "Viewer",
-  device: "Device",
-  address: "Address",
-  lastActive: "Last active",
-  thisDevice: (name) => `${name} (this device)`,
-  // Now playing
-  sessions: "Streams",
-  user: "User",
-  title: "Title",
-  status: "Status",
-  channel: "Channel",
-  viewers: "Viewers",
-  stop: "Stop",
-  confirmStop: "Tap again to stop",
-  copied: "original",
-  noSessions: "No one is streaming right now.",
-  noWatchedChannels: "No channel is being watched.",
-  conversions: (now, max) => `Conversions: ${now} of ${max}`,
-  // Server
-  responseTime: "Response time",
-  ready: "Ready",
-  load: "Load",
-  queue: "Queue",
-  converter: "Converter",
-  mediaReader: "Media reader",
-  backend: "Backend",
-  encoders: "Encoders",
-  none: "none",
-  rejectedEncoders: "Not available on this machine",
-  lastFailure: "Last failure",
-  workers: "Workers",
-  workerCounts: ({ ready, busy, restarted }) => `${ready} ready, ${busy} busy, ${restarted} restarted`,
-  noWorkers: "none: a crash of the media reader ends the server",
-  sandbox: "Confined by",
-  lastCrash: "Last crash",
-  quarantine: "Files in quarantine",
-  quarantineWhy: "These files crashed the media reader twice. Only ffmpeg opens them.",
-  noQuarantine: "No files in quarantine.",
-  cause: "Cause",
-  confirmTryAgain: "Tap again to try",
-  noPipelines: "No active pipelines.",
-  asText: "As text",
-  logEmpty: "No log entries yet.",
-  logLevel: "Level",
-  levels: { INFO: "All", WARN: "Warnings and errors", ERROR: "Errors only" },
-  // Players that cannot sign in
-  tokensWhy: "Connect Kodi, VLC or a TV with a personal link.",
-  noTokens: "No devices connected yet.",
-  lastUsed: "Last used",
-  deviceName: "Device name",
-  copyTheseLinks: (name) => `Copy these into ${name} now; they won’t be shown again. They give access to live TV only.`,
-  m3u: "Playlist (M3U)",
-  xmltv: "Guide (XMLTV)",
-  qr: (label) => `${label} as a QR code`,
-  copy: "Copy",
-  copiedToClipboard: "Copied",
-  // External channels
-  sources: "Sources",
-  sourcesWhy: "Before adding external channels, note where they come from and that you may use them. Withdrawing that permission stops them immediately.",
-  addStream: "Add a stream",
-  stream: "Stream",
-  streamUrl: "Stream address",
-  provider: "Provider",
-  terms: "terms",
-  permission: "Permission",
-  confirmedBy: "Confirmed by",
-  confirmed: (by, at) => `${by}, ${at}`,
-  withdrawn: (by, at) => `withdrawn by ${by}, ${at}`,
-  withdraw: "Withdraw",
-  confirmWithdraw: "Tap again to withdraw",
-  confirmPermission: "Confirm permission",
-  confirmAuthorised: "I am authorised to show this",
-  termsUrl: "Link to terms",
-  bases: {
-    "own-content": "own content", "public-domain": "public domain", licensed: "licensed",
-    "provider-subscription": "subscription with a provider", other: "other",
-  },
-  statement: "Describe your permission (at least 20 characters)",
-  recordingBasis: "Recording permission (leave empty to disallow)",
-  attest: "I am authorised to show this, and these details are true.",
-  permissionLog: "Permission log",
-  permissionLogEmpty: "No entries yet.",
-  when: "When",
-  action: "Action",
-  actions: {
-    attested: "permission confirmed", changed: "changed", withdrawn: "permission withdrawn", removed: "removed",
-  },
-  // Imported playlists and guides
-  addImport: "Import a playlist or guide",
-  importKinds: { m3u: "Channels (M3U)", xmltv: "Guide (XMLTV)" },
-  uploadedFile: "uploaded file",
-  importStates: { ready: "ready", refreshing: "refreshing", failed: "failed", withdrawn: "withdrawn" },
-  importCounts: ({ entries, channels, programmes, skipped }) =>
-    `${entries} entries, ${channels} channels, ${programmes} programmes, ${skipped} skipped`,
-  contents: "Contents",
-  lastRefresh: "Last refresh",
-  refresh: "Refresh",
-  importKind: "Type",
-  importUrl: "Playlist or guide address",
-  orUpload: "or upload a file",
-  groupFilter: "Groups (comma-separated)",
-  allGroups: "all",
-  numberFrom: "First channel number",
-  listNumbers: "from the list",
-  refreshHours: "Refresh every (hours)",
-  never: "never",
-  import: "Import",
-  groups: "Groups",
-  line: "Line",
-  skipped: "Skipped",
-  reason: "Reason",
-  // Recordings
-  recordings: "Recordings",
-  recordingsWhy: "Record programmes from the guide or while watching live.",
-  noRecordings: "No recordings yet.",
-  recordingStates: { scheduled: "Scheduled", recording: "Recording", complete: "Completed", failed: "Failed", cancelled: "Cancelled" },
-  conflicts: (count) => `${count} ${count === 1 ? "conflict" : "conflicts"}`,
-  missing: (time) => `${time} missing`,
-  series: "Series recordings",
-  newEpisodesOnly: "new episodes only",
-  cancel: "Cancel",
-  confirmCancel: "Tap again to cancel",
-  removeFromList: "Remove from list",
-  deleteFile: "Delete file",
-  record: "Record",
-  confirmCancelRecording: "Tap again to cancel",
-  recordingMark: "Recorded",
-  recordingOff: "Recording is off: no recordings folder is set.",
-  // Channel editor
-  modes: {
-    shuffle: "Shuffle", sequential: "In order", shuffleInOrder: "Shuffle shows, episodes in order",
-    random: "Random (repeats possible)", weighted: "Weighted",
-  },
-  disabled: (name) => `${name} (disabled)`,
-  edit: "Edit",
-  number: "Number",
-  automaticNumber: "automatic",
-  category: "Category",
-  order: "Order",
-  enabled: "Enabled",
-  alwaysOn: "Always running (instant start)",
-  onDemand: "Plays only while someone watches",
-  dailySchedule: "This channel follows a daily schedule set through the API.",
-  content: "Content",
-  open: "Open",
-  openNamed: (name) => `Open ${name}`,
-};
+import { getPreferences } from "./preferences.js";
 
-const STATES = {
-  starting: "starting", running: "playing", paused: "buffered ahead", complete: "finished", failed: "failed", stopped: "stopped",
-  live: "live", warm: "on standby", idle: "idle", playing: "running", ready: "ready", null: "stopping",
-};
+/** Languages with a table. */
+export const LANGUAGES = ["en", "de", "es"];
+
+/** What the browser prefers, the best first. */
+const BROWSER_LANGUAGES = globalThis.navigator?.languages ?? [];
+
+/** The primary language of a tag: `de` of `de-CH`. */
+const primaryOf = (tag) => tag.split("-")[0].toLowerCase();
+
+/** The first of the tags that has a table, otherwise English. */
+export const pickLanguage = (tags) => tags.filter(Boolean).map(primaryOf).find((tag) => LANGUAGES.includes(tag)) ?? "en";
+
+/** The chosen language, otherwise the browser's. */
+export const LANGUAGE = pickLanguage([getPreferences().language, ...BROWSER_LANGUAGES]);
+
+/** The locale of dates and numbers: the browser's region where it has the language. */
+export const LOCALE = BROWSER_LANGUAGES.find((tag) => primaryOf(tag) === LANGUAGE) ?? LANGUAGE;
+
+globalThis.document?.documentElement.setAttribute("lang", LANGUAGE);
+
+/** The parts of a table, by the end of their names. The second one has the messages too. */
+const PARTS = ["", "-settings", "-television"];
+
+// Modules that import this one run once the table is loaded.
+const tables = await Promise.all(PARTS.map((part) => import(`./language/${LANGUAGE}${part}.js`)));
+const [, settings] = tables;
+
+/** @type {typeof import("./language/en.js").TEXT & typeof import("./language/en-settings.js").TEXT} */
+export const TEXT = Object.assign({}, ...tables.map((table) => table.TEXT));
+
+/** What a browser may not support; completes `TEXT.unsupported`. @type {Record<string, string>} */
+export const UNSUPPORTED = settings.UNSUPPORTED;
+
+/** Other reasons of a play decision. @type {Record<string, string>} */
+export const REASONS = settings.REASONS;
 
 /** The label of a session's, channel's or pipeline's state. */
-export const stateLabel = (state) => STATES[state] ?? state;
+export const stateLabel = (state) => settings.STATES[state] ?? state;
 
-/** What a browser may not support; completes `TEXT.unsupported`. */
-export const UNSUPPORTED = {
-  CONTAINER: "file format",
-  VIDEO_CODEC: "video format",
-  VIDEO_PROFILE: "video profile",
-  VIDEO_LEVEL: "video level",
-  VIDEO_BIT_DEPTH: "colour depth",
-  VIDEO_RANGE: "HDR video",
-  VIDEO_RESOLUTION: "resolution",
-  VIDEO_FRAMERATE: "frame rate",
-  AUDIO_CODEC: "audio format",
-  AUDIO_CHANNELS: "surround sound",
-  SUBTITLE_CODEC: "subtitle format",
-};
-
-/** Other reasons of a play decision. */
-export const REASONS = {
-  INTERLACED: "interlaced video",
-  ANAMORPHIC: "non-square pixels",
-  SEGMENT_FORMAT: "a codec that cannot be streamed",
-  ORIENTATION: "rotated video",
-  KEYFRAMES: "keyframes too far apart",
-  BITRATE_EXCEEDS_LIMIT: "over your quality limit",
-  QUALITY_SELECTED: "you chose a lower quality",
-  SECONDARY_AUDIO_SELECTED: "you chose another audio track",
-  START_FORCED: "you requested conversion",
-};
-
-const ERRORS = {
-  UNAUTHORIZED: TEXT.signedOut,
-  TOKEN_EXPIRED: TEXT.signedOut,
-  INVALID_CREDENTIALS: "Wrong name or password.",
-  RATE_LIMITED: "Too many attempts. Wait a minute, then try again.",
-  FORBIDDEN: "Not part of the library.",
-  NOT_FOUND: "This is no longer available.",
-  UNSUPPORTED_MEDIA_TYPE: "This is not a media file.",
-  UNPLAYABLE_MEDIA: "This file can’t be played.",
-  TOO_MANY_SESSIONS: "You’re playing on too many screens. Stop one of them first.",
-  TRANSCODER_BUSY: "All conversion slots are in use. Try again in a moment.",
-  PROBE_TIMED_OUT: "Reading the file took too long. Try again in a moment.",
-  TRANSCODER_UNAVAILABLE: "This file needs converting, but ffmpeg is missing on the server.",
-  STORAGE_TIMEOUT: "The drive isn’t responding.",
-  SEGMENT_TIMEOUT: "The server is too slow for this quality. Choose a lower one.",
-  DECODE_FAILED: "The file is damaged here and can’t be decoded.",
-  ENCODER_FAILED: "The conversion failed on the server.",
-  SOURCE_READ_FAILED: "This file can’t be read any more.",
-  SOURCE_CHANGED: "The file changed during playback.",
-  SESSION_ENDED: "Playback stopped after a long pause. Press play to continue.",
-  SESSION_NOT_FOUND: "Playback stopped after a long pause. Press play to continue.",
-  CHANNEL_NOT_FOUND: "This channel no longer exists.",
-  RIGHTS_BASIS_REQUIRED: "Permission details are missing.",
-  RIGHTS_WITHDRAWN: "Permission was withdrawn.",
-  CHANNEL_UNAVAILABLE: "The channel can’t start right now.",
-  STORAGE_FULL: "The server’s disk is full. Nothing can be saved.",
-  OFFLINE: TEXT.offline,
-  ASSET_NOT_FOUND: "This is no longer available.",
-  BAD_REQUEST: "This can’t be done.",
-  VALIDATION_ERROR: "Some of this isn’t valid. Check the fields.",
-  CONFLICT: "This conflicts with something that exists already.",
-  INVALID_PATH: "Not part of the library.",
-  SIGNATURE_EXPIRED: "This link has expired. Reload the page.",
-  SIGNATURE_INVALID: "This link isn’t valid. Reload the page.",
-  PAYLOAD_TOO_LARGE: "This is too large for the server.",
-  SERVER_BUSY: "The server is busy. Try again in a moment.",
-  REQUEST_TIMEOUT: "The server took too long. Try again in a moment.",
-  INTERNAL: "Something went wrong on the server. Its log has the details.",
-};
-
-/** Messages for a field that the server refuses. */
-const FIELDS = {
-  items: "Choose at least one folder or file.",
-  url: "That address can’t be used. For a private network, allow it under allowed_sources first.",
-  number: "Choose a channel number from 1 to 99999.",
-  name: "Choose a shorter name.",
-  username: "Choose a name of letters and digits.",
-  password: "Choose a password of at least 8 characters.",
-  newPassword: "Choose a password of at least 8 characters.",
-};
-
-/** Messages for conflicts, by what the server's sentence contains. */
+/** Conflicts, by what the server's sentence contains. @type {Array<[RegExp, string]>} */
 const CONFLICTS = [
-  [/^number (\d+) is used by (.+)$/, (_, number, name) => `Channel ${number} is already “${name}”.`],
-  [/already in use/, () => "That name is already in use."],
-  [/no folder for recordings/, () => TEXT.recordingOff],
-  [/not onDemand/, () => "Programmes of this channel can’t be skipped."],
-  [/not started yet/, () => "The channel has not started yet. Try again in a moment."],
-  [/last admin/, () => "The last administrator can’t be removed."],
-  [/limit|most allowed/, () => "There are too many already. Remove one first."],
+  [/^number (\d+) is used by (.+)$/, "numberUsed"],
+  [/already in use/, "nameUsed"],
+  [/no folder for recordings/, "recordingOff"],
+  [/not onDemand/, "notOnDemand"],
+  [/not started yet/, "notStarted"],
+  [/last admin/, "lastAdmin"],
+  [/admin of the configuration/, "declaredAdmin"],
+  [/already set up/, "setUp"],
+  [/was uploaded/, "uploaded"],
+  [/in the library already/, "folderKnown"],
+  [/limit|most allowed/, "limit"],
 ];
 
-/** The message for an error: the page's own sentence for the server's code and field, never the server's. */
-export function errorText({ code, message, details }) {
-  if (!code) return message || TEXT.unknownError;
+/** Why an entry of an imported list is skipped, by what the server's sentence contains. @type {Array<[RegExp, string]>} */
+const SKIPS = [[/no address/, "noAddress"], [/not selected/, "notSelected"], [/only the first/, "tooMany"], [/(?:)/, "unusable"]];
+
+const CONFLICT_TEXTS = { ...settings.CONFLICTS, recordingOff: TEXT.recordingOff };
+const ERRORS = { ...settings.ERRORS, UNAUTHORIZED: TEXT.signedOut, TOKEN_EXPIRED: TEXT.signedOut, OFFLINE: TEXT.offline };
+
+/** An error with a sentence of the page. */
+export const pageError = (text) => Object.assign(new Error(text), { text });
+
+/** An error of a field, as the server reports one. */
+export const fieldError = (field) => Object.assign(new Error(field), { details: { fields: [{ field }] } });
+
+/**
+ * The message for an error: that of a `pageError`, otherwise the page's own sentence for the server's code and field. The server's
+ * sentence is never shown.
+ * @param {{ text?: string, code?: string, message?: string, details?: any }} error
+ */
+export function errorText({ text, code, message, details }) {
+  if (text) return text;
   if (code === "CONFLICT") {
-    for (const [pattern, text] of CONFLICTS) {
-      const match = pattern.exec(message);
-      if (match) return text(...match);
+    for (const [pattern, name] of CONFLICTS) {
+      const match = pattern.exec(message ?? "");
+      if (match) return match.length > 1 ? CONFLICT_TEXTS[name](...match.slice(1)) : CONFLICT_TEXTS[name];
     }
   }
   const field = details?.fields?.[0]?.field;
-  return FIELDS[field?.split(/[.[]/)[0]] ?? ERRORS[code] ?? TEXT.unknownError;
+  return settings.FIELDS[field?.split(/[.[]/)[0]] ?? ERRORS[code] ?? TEXT.unknownError;
 }
+
+/** Why an entry of an imported list is skipped. */
+export const skipText = (reason) => settings.SKIPS[SKIPS.find(([pattern]) => pattern.test(reason))[1]];
 
 /** The message while a request is retried because of a temporary error. */
 export function waitText({ code, details }) {

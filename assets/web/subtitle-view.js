@@ -24,7 +24,7 @@ export class SubtitleView {
     for (const [event, mode] of [["webkitbeginfullscreen", "showing"], ["enterpictureinpicture", "showing"],
       ["webkitendfullscreen", "hidden"], ["leavepictureinpicture", "hidden"]]) {
       media.addEventListener(event, () => {
-        for (const track of media.textTracks) if (track.mode !== "disabled") track.mode = mode;
+        for (const track of media.textTracks) if (track.mode !== "disabled") track.mode = /** @type {TextTrackMode} */ (mode);
       });
     }
   }

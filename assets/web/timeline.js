@@ -1,7 +1,8 @@
-// The seek bar: a slider with chapter marks, what is buffered, and the time under the pointer.
+// The seek bar: a slider with chapter marks, what is buffered, and the time under the pointer with a preview of it.
 
 import { h } from "./dom.js";
 import { formatClock } from "./format.js";
+import { seekPreviews } from "./seek-previews.js";
 import { TEXT } from "./strings.js";
 
 /**
@@ -23,6 +24,9 @@ export function timeline(onSeek, { format = formatClock, formatEnd = ({ position
   const remaining = h("span", { class: "time" }, "");
   const marks = h("div", { class: "marks", "aria-hidden": "true" });
   const hint = h("div", { class: "hint", "aria-hidden": "true", hidden: true });
+  const hintText = h("div", { class: "hint-text" });
+  const previews = seekPreviews();
+  hint.append(previews.element, hintText);
   const bar = h("div", { class: "seek-bar" }, marks, slider, hint);
   /** @type {Times} */
   let times = { position: 0, start: 0, end: 0 };
@@ -44,6 +48,18 @@ export function timeline(onSeek, { format = formatClock, formatEnd = ({ position
     isDragging = false;
     onSeek(reachable(Number(slider.value)));
   });
+  /** The preview, the chapter and the time of a position, above it. */
+  const showHint = (at) => {
+    const { width } = bar.getBoundingClientRect();
+    if (!(times.end > times.start) || width === 0) return;
+    const chapter = chapters.findLast(({ startSeconds }) => startSeconds <= at);
+    hintText.replaceChildren(...(chapter?.title ? [h("span", { class: "hint-title" }, chapter.title)] : []), h("span", {}, format(at)));
+    previews.show(at);
+    hint.hidden = false;
+    const half = Math.min(width, hint.offsetWidth) / 2;
+    hint.style.setProperty("left", `${Math.min(width - half, Math.max(half, fraction(at) * width))}px`);
+  };
+  const hideHint = () => { hint.hidden = true; };
   // Arrow keys: ten seconds a press, more while held down; seeks when the presses end.
   let repeats = 0;
   let seekTimer = null;
@@ -55,27 +71,24 @@ export function timeline(onSeek, { format = formatClock, formatEnd = ({ position
     const step = (repeats > 10 ? 60 : 10) * (event.key === "ArrowLeft" ? -1 : 1);
     slider.value = String(Number(slider.value) + step);
     show(Number(slider.value));
+    showHint(Number(slider.value));
     clearTimeout(seekTimer);
     seekTimer = setTimeout(() => {
       isDragging = false;
+      hideHint();
       onSeek(reachable(Number(slider.value)));
     }, 350);
   });
-  // The time, and the chapter, under the pointer.
   bar.addEventListener("pointermove", ({ clientX }) => {
     const { left, width } = bar.getBoundingClientRect();
-    if (!(times.end > times.start) || width === 0) return;
-    const at = times.start + Math.min(1, Math.max(0, (clientX - left) / width)) * (times.end - times.start);
-    const chapter = chapters.findLast(({ startSeconds }) => startSeconds <= at);
-    hint.replaceChildren(...(chapter?.title ? [h("span", { class: "hint-title" }, chapter.title)] : []), h("span", {}, format(at)));
-    hint.hidden = false;
-    const half = Math.min(width, hint.offsetWidth) / 2;
-    hint.style.setProperty("left", `${Math.min(width - half, Math.max(half, clientX - left))}px`);
+    if (width > 0) showHint(times.start + Math.min(1, Math.max(0, (clientX - left) / width)) * (times.end - times.start));
   });
-  bar.addEventListener("pointerleave", () => { hint.hidden = true; });
+  bar.addEventListener("pointerleave", hideHint);
   return {
     element: h("div", { class: "timeline" }, elapsed, bar, remaining),
     slider,
+    /** Loads the seek previews at an address; null for a film without any. */
+    loadPreviews: (address) => previews.load(address),
     /** Marks the starts of chapters. */
     setChapters(all, length) {
       chapters = all;

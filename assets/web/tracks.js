@@ -3,9 +3,10 @@
 import * as api from "./api.js";
 import { h } from "./dom.js";
 import { languageName } from "./format.js";
+import { getLanguages } from "./preferences.js";
 import { TEXT } from "./strings.js";
 
-const LAYOUTS = { 1: "mono", 2: "stereo", 6: "5.1", 8: "7.1" };
+const LAYOUTS = { 1: TEXT.mono, 2: TEXT.stereo, 6: "5.1", 8: "7.1" };
 
 /** The audio tracks as `[{ value, label, chosen }]`; the default track is chosen. */
 export function audioChoices(info) {
@@ -37,6 +38,29 @@ export function subtitleChoices(info) {
       subtitle.hearingImpaired && TEXT.hearingImpaired, subtitle.kind !== "text" && TEXT.burnedIn]
       .filter(Boolean).join(" · "),
   }));
+}
+
+/** Marks the choices in the languages that were chosen before. Bitmap subtitles are left out, because they need an encode. */
+export function recallLanguages(path, audios, subtitles) {
+  const languages = getLanguages(path);
+  const isSame = (language, other) => Boolean(language) && languageName(language) === languageName(other);
+  const audio = audios.find(({ language }) => isSame(language, languages.audio));
+  if (audio && !isSame(audio.language, audios.find(({ chosen }) => chosen)?.language)) choose(audios, audio);
+  const subtitle = subtitles.find((choice) => choice.subtitle.kind === "text" && !choice.subtitle.forced && isSame(choice.subtitle.language, languages.subtitle));
+  if (subtitle) choose(subtitles, subtitle);
+}
+
+/** Marks the tracks that an address names: `audio` is a stream index, `subtitles` an id or "off". */
+export function applyTracks(tracks, audios, subtitles) {
+  const audio = audios.find(({ value }) => String(value) === tracks.audio);
+  if (audio) choose(audios, audio);
+  const subtitle = subtitles.find(({ value }) => value === tracks.subtitles);
+  if (subtitle || tracks.subtitles === "off") choose(subtitles, subtitle);
+}
+
+/** Marks one choice, or none. */
+function choose(choices, chosen) {
+  for (const choice of choices) choice.chosen = choice === chosen;
 }
 
 const RATES = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2];
@@ -138,8 +162,8 @@ export function needsVideoEncode({ playback, streams }, capabilities) {
   return !isInSegments || playback.reasons.some((reason) => VIDEO_REASON.test(reason));
 }
 
-/** The available qualities. The first is the original, or automatic where the video is encoded anyway. */
-export function qualityChoices(info, capabilities) {
+/** The available qualities and the chosen one. The first is the original, or automatic where the video is encoded anyway. */
+export function qualityChoices(info, capabilities, chosen = "original") {
   const firstLabel = needsVideoEncode(info, capabilities) ? TEXT.automatic : TEXT.original;
-  return info.playback.resolutions.map((value) => ({ value, label: value === "original" ? firstLabel : value, chosen: value === "original" }));
+  return info.playback.resolutions.map((value) => ({ value, label: value === "original" ? firstLabel : value, chosen: value === chosen }));
 }

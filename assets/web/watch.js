@@ -1,12 +1,14 @@
 // The live TV player: channel up and down, by number, last channel, watch from start, pause and rewind.
 
 import * as api from "./api.js";
+import { liveQuery } from "./capabilities.js";
 import { choiceGroup } from "./choices.js";
 import { Controls } from "./controls.js";
 import { h, iconButton } from "./dom.js";
 import { LiveClock } from "./live-clock.js";
 import { watchLink } from "./links.js";
-import { getActiveRecordings, recordButton, recordingKey } from "./recordings.js";
+import { recordButton } from "./record-button.js";
+import { RecordingState } from "./recording-state.js";
 import { attachLive } from "./media-source.js";
 import { formatClock, formatTime, languageName, reportDelay } from "./format.js";
 import { TEXT, errorText, stateLabel, waitText } from "./strings.js";
@@ -82,6 +84,7 @@ class LivePlayer {
     this.nowLine = h("p", { class: "now-title", role: "status" });
     this.nextLine = h("p", { class: "muted next-line" });
     this.recordSlot = h("span", {});
+    this.recordings = new RecordingState();
     this.languages = { audio: null, subtitle: null }; // The viewer's choices; they apply to the next channel too.
     this.skipButton = h("button", { type: "button", class: "text-button", hidden: true, onclick: () => this.skipProgramme() }, TEXT.skipProgramme);
     this.liveButton = h("button", { type: "button", class: "text-button", hidden: true, onclick: () => this.goToLive() }, TEXT.goToLive);
@@ -154,7 +157,7 @@ class LivePlayer {
     this.showProgramme();
     this.controls.showOverlay();
     try {
-      const query = { watchSession: this.session, ...(fromStart && { fromStart: 1 }), ...(playsSegments() && { format: "auto" }) };
+      const query = { watchSession: this.session, ...(fromStart && { fromStart: 1 }), ...(playsSegments() && await liveQuery()) };
       let reason = null;
       const onWait = (error) => {
         reason = error && waitText(error);
@@ -240,17 +243,17 @@ class LivePlayer {
     this.liveMark.classList.toggle("is-behind", behind > 0);
     this.liveButton.hidden = !this.isFromStart && !(behind > 0);
     // An on-demand channel has no fixed schedule, so it cannot be recorded.
-    const recordable = this.isAdmin && !onDemand ? now : null;
+    const recordable = this.isAdmin && this.recordings.isEnabled && !onDemand ? now : null;
     if (this.recordable !== recordable?.id) {
       this.recordable = recordable?.id;
-      this.recordSlot.replaceChildren(...(recordable ? [recordButton(id, recordable, this.recordings?.get(recordingKey(id, recordable.id)) ?? null)] : []));
+      this.recordSlot.replaceChildren(...(recordable ? [recordButton(id, recordable, this.recordings.recordingOf(id, recordable))] : []));
     }
     if (this.media.readyState > 0) this.controls.updateTimeline();
   }
 
   /** Loads what is recorded already, so that the button says so. */
   async loadRecordings() {
-    this.recordings = await getActiveRecordings().catch(() => null);
+    await this.recordings.load();
     this.recordable = undefined;
     if (this.index !== undefined) this.showProgramme();
   }
@@ -313,8 +316,8 @@ class LivePlayer {
     const { state, viewers } = this.channel();
     return [
       [labels.resolution, media.videoWidth > 0 && `${media.videoWidth}×${media.videoHeight}`],
-      [labels.buffered, `${buffered.toFixed(1)} s`],
-      [labels.behind, media.seekable.length > 0 && `${this.clock.latency().toFixed(1)} s`],
+      [labels.buffered, TEXT.preciseSeconds(buffered)],
+      [labels.behind, media.seekable.length > 0 && TEXT.preciseSeconds(this.clock.latency())],
       [labels.dropped, TEXT.framesDropped(frames.droppedVideoFrames, frames.totalVideoFrames)],
       [labels.channelState, stateLabel(state)],
       [labels.viewers, viewers > 0 && String(viewers)],
@@ -359,7 +362,7 @@ class LivePlayer {
     const key = JSON.stringify([this.index, this.channels.map(({ id, now, next }) => [id, now?.id, next?.id])]);
     if (this.listedKey === key) return;
     this.listedKey = key;
-    const focusedKey = this.channelList.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const focusedKey = this.channelList.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.key : null;
     this.channelList.replaceChildren(...this.channels.map(({ id, number, name, now, next }, index) => h("li", {},
       h("button", { type: "button", class: "chapter channel", "data-key": `channel-${id}`, "aria-current": index === this.index ? "true" : null, onclick: () => {
         this.controls.panels.close();

@@ -1,4 +1,4 @@
-// Set-up after the account: choose a folder, get a channel.
+// Set-up after the account: media folders, if the library is empty, then the first channel.
 
 import * as api from "./api.js";
 import { h, icon } from "./dom.js";
@@ -12,16 +12,39 @@ export async function showWelcome(stage) {
     return;
   }
   const { entries } = await api.listFolder();
-  await showFolders(stage, entries, null);
+  if (entries.length) await showFirstChannel(stage, entries);
+  else await showMediaFolders(stage);
 }
 
-/** Step 2: choose a folder. Roots first, and the folders of a single root. */
-async function showFolders(stage, entries, root) {
+/** A step of the set-up, with its title. */
+const showStep = (stage, number, title, ...content) =>
+  stage.replaceChildren(h("div", { class: "card wide" }, h("p", { class: "muted" }, TEXT.step(number, 3)), h("h1", {}, title), ...content));
+
+const skipLink = () => h("a", { class: "button", href: "#/" }, TEXT.skipForNow);
+
+/** Step 2: media folders. Their rows can be removed again. */
+async function showMediaFolders(stage) {
+  const { folderChooser, folderList } = await import("./media-folders.js");
+  const act = async (work) => {
+    await work();
+    await showMediaFolders(stage);
+  };
+  const list = await folderList(act);
+  const showNext = async () => showFirstChannel(stage, (await api.listFolder()).entries);
+  showStep(stage, 2, TEXT.firstFolders,
+    h("p", { class: "muted" }, TEXT.foldersWhy),
+    ...(list.count > 0 ? [list.element, h("button", { type: "button", class: "primary", onclick: showNext }, TEXT.continueSetUp), h("h2", {}, TEXT.addFolder)] : []),
+    folderChooser((folder) => act(() => api.addMediaFolder(folder)), { isPrimary: list.count === 0 }),
+    list.count === 0 && skipLink());
+}
+
+/** Step 2 or its end: a channel of one folder. Roots first, and the folders of a single root. */
+async function showFirstChannel(stage, entries, root = null) {
   const folders = entries.filter(({ kind }) => kind === "folder");
   if (!root && folders.length === 1) {
     const page = await api.listFolder(folders[0].path);
     const subfolders = page.entries.filter(({ kind }) => kind === "folder");
-    if (subfolders.length) return showFolders(stage, [folders[0], ...subfolders], folders[0]);
+    if (subfolders.length) return showFirstChannel(stage, [folders[0], ...subfolders], folders[0]);
   }
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const createChannel = (folder) => async () => {
@@ -35,25 +58,22 @@ async function showFolders(stage, entries, root) {
       notice.hidden = false;
     }
   };
-  stage.replaceChildren(h("div", { class: "card wide" },
-    h("p", { class: "muted" }, TEXT.step(2, 3)),
-    h("h1", {}, folders.length ? TEXT.firstChannel : TEXT.library),
-    h("p", { class: "muted" }, folders.length ? TEXT.firstChannelWhy : TEXT.noRoots),
-    h("div", { class: "choices" }, ...folders.map((folder, n) =>
-      h("button", { type: "button", class: "entry", "data-first": n === 0 ? true : null, onclick: createChannel(folder) },
-        icon(folder === root ? "tv" : "folder"), h("span", { class: "name" }, folder === root ? TEXT.everything : folder.name)))),
+  const createButton = (folder, n) => h("button", { type: "button", class: "entry", "data-first": n === 0 ? true : null, onclick: createChannel(folder) },
+    icon(folder === root ? "tv" : "folder"), h("span", { class: "name" }, folder === root ? TEXT.everything : folder.name));
+  showStep(stage, 2, TEXT.firstChannel,
+    h("p", { class: "muted" }, TEXT.firstChannelWhy),
+    h("div", { class: "choices" }, ...folders.map(createButton)),
     notice,
-    h("a", { class: "button", href: "#/" }, TEXT.skipForNow)));
-  stage.querySelector("[data-first]")?.focus();
+    skipLink(),
+    h("button", { type: "button", class: "plain", onclick: () => showMediaFolders(stage) }, TEXT.mediaFolders));
+  /** @type {HTMLElement | null} */ (stage.querySelector("[data-first]"))?.focus();
 }
 
 /** Step 3: the channel is on air. */
 function showDone(stage, channel) {
   const watchLinkButton = h("a", { class: "button primary", href: watchLink(channel.id), "data-first": true }, icon("play"), TEXT.watch);
-  stage.replaceChildren(h("div", { class: "card wide" },
-    h("p", { class: "muted" }, TEXT.step(3, 3)),
-    h("h1", {}, TEXT.channelOnAir(channel.name)),
+  showStep(stage, 3, TEXT.channelOnAir(channel.name),
     channel.now && h("p", { class: "muted" }, channel.now.title),
-    h("div", { class: "actions" }, watchLinkButton, h("a", { class: "button", href: "#/guide" }, TEXT.guide), h("a", { class: "button", href: "#/" }, TEXT.home))));
+    h("div", { class: "actions" }, watchLinkButton, h("a", { class: "button", href: "#/guide" }, TEXT.guide), h("a", { class: "button", href: "#/" }, TEXT.home)));
   watchLinkButton.focus();
 }

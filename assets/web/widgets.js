@@ -25,7 +25,7 @@ export function table(heads, rows) {
 export function liveTable(heads, emptyText, key, cells) {
   const body = h("tbody", {});
   const wrapper = h("div", { class: "table-scroll" }, h("table", {}, tableHead(heads), body));
-  const emptyNote = h("p", { class: "muted" }, emptyText);
+  const emptyNote = h("p", { class: "muted" }, TEXT.loading);
   let rows = new Map();
   const show = (items) => {
     const newRows = new Map();
@@ -41,8 +41,9 @@ export function liveTable(heads, emptyText, key, cells) {
     rows = newRows;
     wrapper.hidden = items.length === 0;
     emptyNote.hidden = items.length > 0;
+    emptyNote.textContent = emptyText;
   };
-  show([]);
+  wrapper.hidden = true;
   return { element: h("div", {}, emptyNote, wrapper), show };
 }
 
@@ -65,7 +66,10 @@ export const field = (label, input) => h("label", { class: "field" }, h("span", 
 
 /** A form of one row; `work(values)` runs on submit. */
 export function form(act, fields, label, work) {
-  const inputs = fields.map(([name, text, attributes]) => field(text, h("input", { name, required: true, ...attributes })));
+  const inputs = fields.map(([name, text, attributes]) => {
+    const input = h("input", { name, required: true, ...attributes });
+    return attributes?.type === "checkbox" ? h("label", { class: "checkbox" }, input, text) : field(text, input);
+  });
   return h("form", { class: "fields", onsubmit: (event) => {
     event.preventDefault();
     const values = Object.fromEntries(new FormData(event.target));

@@ -14,12 +14,17 @@ const MAX_LOG_LINES = 20;
 export async function access(kit, openPage) {
   const { page, server } = kit;
   const at = (path) => new URLSearchParams({ path: `${server.media}/${path}` });
+  const { body: { series: [series] } } = await kit.api("GET", "/api/library/series");
+  const { body: { albums: [album] } } = await kit.api("GET", "/api/library/albums");
+  const { body: { items: [track] } } = await kit.api("GET", "/api/library/items?kind=music&limit=1");
   const screens = {
-    home: ["", ".tile, .card"], library: [`library?${at("Films")}`, ".entry"], file: [`file?${at("Films/Tides (2026).mkv")}`, "dl"],
+    home: ["", ".tile"], films: ["library?kind=film", ".tile"], folder: [`library?${at("Films")}`, ".entry"], search: ["search?q=the", ".tile"],
+    file: [`file?${at("Films/Tides (2026).mkv")}`, ".media-info"], ...(series && { series: [`series?id=${series.id}`, ".episode"] }),
     play: [`play?${at("Films/Ember (2026).mp4")}`, "video"], book: [`book?${at("Audiobooks/By the Fire.m4b")}`, ".cover"],
-    guide: ["guide", ".cell, .card"], playing: ["settings", ".tab h2"], server: ["settings?tab=server", "dl"], log: ["settings?tab=log", ".log li"],
-    pipelines: ["settings?tab=pipelines", "summary"], players: ["settings?tab=tokens", "form"],
-    sources: ["settings?tab=sources", "form"], recordings: ["settings?tab=recordings", ".tab p"], channels: ["settings?tab=channels&channel=new", ".tree button"],
+    ...(album && { album: [`album?${new URLSearchParams({ folder: album.folder, album: album.title })}`, ".track-list"], music: [`play?${new URLSearchParams({ path: track.mediaPath })}`, ".cover"] }),
+    guide: ["guide", ".cell, .now-row, .card"], preferences: ["settings", ".tab h2"], playing: ["settings?tab=playing", ".tab h2"], mediaFolders: ["settings?tab=folders", ".folder-list"], server: ["settings?tab=server", "dl"], graphs: ["settings?tab=graphs", ".graph .line"], log: ["settings?tab=log", ".log li"],
+    pipelines: ["settings?tab=pipelines", "summary"], players: ["settings?tab=tokens", ".tab form"], profile: ["settings?tab=account", ".avatars"], profiles: ["profiles", ".profiles .avatar"],
+    sources: ["settings?tab=sources", ".tab form"], recordings: ["recordings", ".tabs"], channels: ["settings?tab=channels&channel=new", ".next-day"],
     users: ["settings?tab=users", "tbody td"], devices: ["settings?tab=devices", "tbody td"], welcome: ["welcome", ".choices button"],
   };
   const findings = [];
@@ -35,6 +40,7 @@ export async function access(kit, openPage) {
         await other.page.emulateMedia({ colorScheme });
         await other.goToScreen(address);
         await other.page.locator(selector).first().waitFor();
+        await other.page.evaluate(() => document.querySelector(".media-info")?.setAttribute("open", ""));
         if (screen === "log") await other.page.evaluate(removeSimilarLines, MAX_LOG_LINES);
         findings.push(...(await runAxe(other.page)).map((finding) => `${screen} on a ${size}: ${finding}`));
         await other.assertNoSidewaysScroll();
@@ -64,7 +70,7 @@ function removeSimilarLines(max) {
 }
 
 /** Violations above minor, of one rule or of all. */
-async function runAxe(page, rule) {
+export async function runAxe(page, rule) {
   if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
   // Violations only: listing passes takes minutes on a busy machine.
   const { violations, passes } = await page.evaluate((rule) =>

@@ -25,15 +25,14 @@ export const waitForTone = (page, language) =>
 /** The texts of the cues that are shown now. */
 export const shownCues = (page) => page.locator(".subtitles .cue").allTextContents();
 
-/** Does something; returns how often playback waited or seeked meanwhile, and the largest error of its clock, seconds. */
+/** Does something; returns how often playback waited and how often it seeked meanwhile, and the largest error of its clock, seconds. */
 export async function watchPlayback(page, work) {
   await page.evaluate(() => {
     const video = document.querySelector("video");
-    window.watch = { waits: 0, longest: 0 };
+    window.watch = { waiting: 0, seeking: 0, longest: 0 };
     let last = [performance.now(), video.currentTime];
-    window.onWait = () => { window.watch.waits += 1; };
-    video.addEventListener("waiting", window.onWait);
-    video.addEventListener("seeking", window.onWait);
+    window.count = ({ type }) => { window.watch[type] += 1; };
+    for (const type of ["waiting", "seeking"]) video.addEventListener(type, window.count);
     window.watchTimer = setInterval(() => {
       const now = [performance.now(), video.currentTime];
       window.watch.longest = Math.max(window.watch.longest, Math.abs((now[0] - last[0]) / 1000 - (now[1] - last[1])));
@@ -43,7 +42,7 @@ export async function watchPlayback(page, work) {
   await work();
   return page.evaluate(() => {
     clearInterval(window.watchTimer);
-    for (const name of ["waiting", "seeking"]) document.querySelector("video").removeEventListener(name, window.onWait);
+    for (const type of ["waiting", "seeking"]) document.querySelector("video").removeEventListener(type, window.count);
     return window.watch;
   });
 }

@@ -1,12 +1,18 @@
 // The speed of the page, printed and never asserted: `tests/web/run bench`.
 
 import { waitUntil } from "./program.mjs";
+import { pageOfFilms } from "./library.mjs";
 import { mockThousandChannels } from "./thousand-channels.mjs";
 
 const ROUNDS = 5;
 const PRESSES = [...Array(10).fill("ArrowDown"), ...Array(5).fill("ArrowRight"), "PageDown", "PageDown", "PageUp", "ArrowLeft", "ArrowUp"];
 
+/** Pixels that a wall is scrolled in each frame, and the number of frames. */
+const SCROLL_PX = 60;
+const SCROLL_FRAMES = 300;
+
 export async function bench(_, openPage) {
+  await benchWall(openPage);
   const [firstPaints, focusDelays, frameDelays, cellCounts] = [[], [], [], []];
   for (let round = 0; round < ROUNDS; round += 1) {
     const { page, signIn, openScreen } = await openPage("bench-");
@@ -29,12 +35,42 @@ export async function bench(_, openPage) {
     }
     await page.context().close();
   }
-  const printStats = (name, values) => {
-    const sorted = values.toSorted((a, b) => a - b);
-    console.log(`bench ${name}: median ${sorted[sorted.length >> 1].toFixed(1)}, longest ${sorted.at(-1).toFixed(1)} (${sorted.length})`);
-  };
   printStats("guide of 1,000 channels, first paint after its data, ms", firstPaints);
   printStats("guide of 1,000 channels, key to focus, ms", focusDelays);
   printStats("guide of 1,000 channels, key to frame, ms", frameDelays);
   printStats("guide of 1,000 channels, cells in the page", cellCounts);
+}
+
+/** Scrolls a wall of 5,000 films. */
+async function benchWall(openPage) {
+  const [rates, longest] = [[], []];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const { page, signIn, openScreen } = await openPage("bench-wall-");
+    await signIn();
+    await page.route(/\/api\/library\/items\?/, (route) => route.fulfill({ json: pageOfFilms(new URL(route.request().url())) }));
+    await openScreen("library?kind=film");
+    await page.locator(".tiles .tile").first().waitFor();
+    await waitUntil("all are loaded", () => page.evaluate(() => document.querySelectorAll(".skeleton").length === 0));
+    await page.waitForTimeout(500);
+    const frames = await page.evaluate(([px, count]) => new Promise((resolve) => {
+      const times = [];
+      const next = (now) => {
+        times.push(now);
+        if (times.length > count) return resolve(times);
+        scrollBy(0, px);
+        requestAnimationFrame(next);
+      };
+      requestAnimationFrame(next);
+    }), [SCROLL_PX, SCROLL_FRAMES]);
+    rates.push((1000 * SCROLL_FRAMES) / (frames.at(-1) - frames[0]));
+    longest.push(Math.max(...frames.slice(1).map((time, n) => time - frames[n])));
+    await page.context().close();
+  }
+  printStats("wall of 5,000, frames a second", rates);
+  printStats("wall of 5,000, longest frame, ms", longest);
+}
+
+function printStats(name, values) {
+  const sorted = values.toSorted((a, b) => a - b);
+  console.log(`bench ${name}: median ${sorted[sorted.length >> 1].toFixed(1)}, longest ${sorted.at(-1).toFixed(1)} (${sorted.length})`);
 }

@@ -15,9 +15,7 @@ export async function books(kit) {
   }
 
   await step("book-of-one-file", async () => {
-    await kit.openScreen("library");
-    await page.getByRole("link", { name: /media|demo/i }).click();
-    await page.getByRole("link", { name: "Audiobooks" }).click();
+    await kit.openFolder("Audiobooks");
     assert.match(await page.getByRole("link", { name: /^By the Fire/ }).getAttribute("href"), /^#\/book\?/, "an m4b opens as an audiobook");
     await page.getByRole("link", { name: /^Details: By the Fire/ }).click();
     await page.getByRole("link", { name: "Listen" }).click();
@@ -78,10 +76,7 @@ export async function books(kit) {
   const chapterTitle = () => page.locator(".now-chapter").textContent();
   const bookPosition = async () => Number(await page.getByLabel("Position").inputValue());
   await step("book-of-a-folder", async () => {
-    await kit.openScreen("library");
-    await page.getByRole("link", { name: /media|demo/i }).click();
-    await page.getByRole("link", { name: "Audiobooks" }).click();
-    await page.getByRole("link", { name: "The Long Walk" }).click();
+    await kit.openFolder("Audiobooks", "The Long Walk");
     await page.getByRole("link", { name: "Play as audiobook" }).click();
     await waitUntilPlaying("audio");
     assert.equal(await page.locator(".panel-chapters .chapter").count(), 3);

@@ -12,10 +12,11 @@ export async function guide(kit, openPage) {
   await step("settings-channel-editor", async () => {
     await kit.openScreen("settings?tab=channels&channel=new");
     await page.getByLabel("Name").fill("Fireside");
+    const content = page.getByRole("group", { name: "Content" });
+    await content.getByRole("button", { name: "Folder or file" }).click();
     await page.getByRole("button", { name: /^Open (media|demo)/ }).click();
     await page.getByRole("button", { name: "+ Films" }).click();
-    await page.getByRole("button", { name: "Preview" }).click();
-    await page.getByRole("cell", { name: /Ember/ }).first().waitFor();
+    await page.locator(".preview-list").getByText(/Ember/).first().waitFor();
     await page.getByLabel("Always running").check();
     await page.getByLabel("Plays only while someone watches").check();
     assert.ok(!(await page.getByLabel("Always running").isChecked()), "only one of the two can be checked");
@@ -27,11 +28,10 @@ export async function guide(kit, openPage) {
     await page.getByRole("row").filter({ hasText: "Fireside" }).getByRole("link", { name: "Edit" }).click();
     await page.getByRole("button", { name: "Remove: Films" }).waitFor();
     await page.getByLabel("Name").fill("By the Fireside");
-    await page.getByLabel("Order").selectOption({ label: "In order" });
+    await page.getByRole("radio", { name: /^In order/ }).click();
     assert.ok(await page.getByLabel("Plays only while someone watches").isChecked(), "the saved value must be shown");
     await page.getByLabel("Plays only while someone watches").uncheck();
-    await page.getByRole("button", { name: "Preview" }).click();
-    await page.getByRole("cell", { name: /Night Train/ }).first().waitFor();
+    await page.locator(".preview-list").getByText(/Night Train/).first().waitFor();
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByRole("cell", { name: "By the Fireside" }).waitFor();
     const { body } = await kit.api("GET", "/api/livetv/channels");
@@ -86,9 +86,9 @@ export async function guide(kit, openPage) {
   });
 
   await step("guide-other-day", async () => {
-    const today = await page.locator(".guide .day").textContent();
+    const today = await page.getByLabel("Day", { exact: true }).inputValue();
     await page.getByRole("button", { name: "Next day" }).click();
-    await waitUntil("another day", async () => (await page.locator(".guide .day").textContent()) !== today);
+    await waitUntil("another day", async () => (await page.getByLabel("Day", { exact: true }).inputValue()) !== today);
     await page.locator(".cell").first().waitFor();
     await page.getByRole("button", { name: "Now", exact: true }).click();
     await page.locator(".cell.on-air").first().waitFor();
@@ -128,6 +128,7 @@ export async function guide(kit, openPage) {
 
   await step("guide-phone", async () => {
     await page.setViewportSize({ width: 390, height: 844 });
+    await page.locator(".now-row .title").first().waitFor();
     await kit.assertNoSidewaysScroll();
   });
   await page.setViewportSize({ width: 1280, height: 800 });

@@ -10,16 +10,22 @@ import { bench } from "./bench.mjs";
 import { books } from "./books.mjs";
 import { defects } from "./defects.mjs";
 import { films } from "./films.mjs";
+import { firefox } from "./firefox.mjs";
 import { guide } from "./guide.mjs";
 import { home } from "./home.mjs";
+import { languages } from "./languages.mjs";
+import { library } from "./library.mjs";
 import { createKit } from "./kit.mjs";
 import { slowNetwork } from "./slow-network.mjs";
 import { live } from "./live.mjs";
+import { layout } from "./layout.mjs";
 import { liveLanguages } from "./live-languages.mjs";
 import { player } from "./player.mjs";
 import { renditions } from "./renditions.mjs";
 import { startDemo } from "./program.mjs";
+import { shell } from "./shell.mjs";
 import { setUp } from "./setup.mjs";
+import { television } from "./television.mjs";
 import { weight } from "./weight.mjs";
 
 const [binary, shots, ...named] = process.argv.slice(2);
@@ -36,23 +42,24 @@ let firstKit = null;
 try {
   firstKit = await createKit({ browser, server, shots });
   await setUp(firstKit);
-  const openPage = (name, viewport, of = server, storageState = undefined, isTouch = false) =>
-    createKit({ browser, server: of, shots, name, viewport, storageState, isTouch });
-  for (const screen of [films, player, defects, books, home, renditions, guide, live, liveLanguages, admin, access, account]) {
-    if (named.length === 0 || named.includes(screen.name)) await screen(firstKit, openPage);
+  const openPage = (name, viewport, of = server, storageState = undefined, isTouch = false, locale = undefined, serviceWorkers = undefined) =>
+    createKit({ browser, server: of, shots, name, viewport, storageState, isTouch, locale, serviceWorkers });
+  for (const screen of [films, player, library, defects, books, home, renditions, guide, television, live, liveLanguages, admin, languages, shell, access, account, firefox]) {
+    if (named.length === 0 || named.includes(screen.name)) await screen(firstKit, openPage, shots);
     firstKit.assertClean();
   }
   if (named.length === 0 || named.includes("weight")) await weight(firstKit, openPage);
-  // These depend on the speed of the machine.
-  for (const when of [slowNetwork, bench]) {
+  // These depend on the speed of the machine, or on the library of the demo alone.
+  for (const when of [slowNetwork, bench, layout]) {
     if (named.includes(when.name)) await when(firstKit, openPage);
   }
 } catch (fault) {
   failed = true;
-  console.error(fault);
-  console.error(`--- the page's errors:\n${firstKit?.faults.join("\n")}`);
+  // The fault comes last, where readers of a long log look first.
+  console.error(`--- the end of the program's output:\n${server.output().split("\n").slice(-100).join("\n")}`);
   console.error(`--- the last responses:\n${firstKit?.responseLog.join("\n")}`);
-  console.error(`--- the program's output:\n${server.output()}`);
+  console.error(`--- the page's errors:\n${firstKit?.faults.join("\n")}`);
+  console.error(fault);
 } finally {
   await browser.close();
   const code = await server.stop();

@@ -37,11 +37,11 @@ export async function liveLanguages(kit) {
     assert.ok(requests.some((line) => line.includes(`/watch/${body.channel.id}/index.m3u8`)), "the channel is in fMP4");
     await waitForTone(page, "English");
     for (const language of ["German", "English", "German"]) {
-      const { waits, longest } = await watchPlayback(page, async () => {
+      const { waiting, longest } = await watchPlayback(page, async () => {
         await chooseOption("Audio", language);
         await waitForTone(page, language);
       });
-      console.log(`ok ${language} on a channel: ${waits} waits, clock off by at most ${longest.toFixed(2)} s`);
+      console.log(`ok ${language} on a channel: ${waiting} waits, clock off by at most ${longest.toFixed(2)} s`);
     }
     await chooseOption("Subtitles", "German");
     await waitUntil("the cue of the file", async () => (await shownCues(page)).join() === "Aus einer Datei.");
@@ -49,7 +49,7 @@ export async function liveLanguages(kit) {
 
   await step("live-other-item", async () => {
     const before = await width();
-    const { waits, longest } = await watchPlayback(page, async () => {
+    const { waiting, longest } = await watchPlayback(page, async () => {
       await waitUntil("the other item", async () => ![0, before].includes(await width()));
       // The item has no German.
       await waitForTone(page, "English");
@@ -58,6 +58,6 @@ export async function liveLanguages(kit) {
       await waitForTone(page, "German");
       await waitUntil("its cue", async () => (await shownCues(page)).join() === "Aus einer Datei.");
     });
-    console.log(`ok two changes of the item: ${waits} waits, clock off by at most ${longest.toFixed(2)} s`);
+    console.log(`ok two changes of the item: ${waiting} waits, clock off by at most ${longest.toFixed(2)} s`);
   });
 }

@@ -38,6 +38,7 @@ export async function startDemo(binary) {
   const program = startProcess(binary, ["demo", "--listen", `127.0.0.1:${port}`], environment);
   const link = await program.waitForOutput(/http:\S+setup\S+/);
   const media = join(home, ".cache/hearthcast/demo/media");
+  let others = 0; // Further servers that were started.
   return {
     link,
     base: new URL(link).origin,
@@ -60,14 +61,22 @@ export async function startDemo(binary) {
     },
     /** Starts another server with the same media and account. */
     async startSecond(args, settings = {}) {
-      const state = join(home, "second");
+      others += 1;
+      const state = join(home, `second-${others}`);
       if (settings.HEARTHCAST_RECORDINGS) mkdirSync(settings.HEARTHCAST_RECORDINGS, { recursive: true });
       execFileSync(binary, ["user", "add", NAME, "--admin", "--password-stdin", "--state", state], { env: environment, input: `${PASSWORD}\n` });
       const other = startProcess(binary, ["serve", "--listen", "127.0.0.1:0", "--state", state, "--root", media, ...args],
-        { ...environment, HEARTHCAST_CACHE: join(home, "second-cache"), ...settings });
+        { ...environment, HEARTHCAST_CACHE: join(home, `second-cache-${others}`), ...settings });
       const base = (await other.waitForOutput(/listening on (http:\S+)/)).slice("listening on ".length);
       const path = new URL(settings.HEARTHCAST_PUBLIC_BASE_URL ?? base).pathname.replace(/\/$/, "");
       return { base: base + path, media, output: other.output, stop: other.stop };
+    },
+    /** Starts another server, without media folders and accounts. */
+    async startEmpty() {
+      const state = join(home, "empty");
+      const other = startProcess(binary, ["serve", "--listen", "127.0.0.1:0", "--state", state], environment);
+      const link = await other.waitForOutput(/http:\S+setup\S+/);
+      return { link, base: new URL(link).origin, output: other.output, stop: other.stop };
     },
     /** Stops it with SIGTERM, as systemd does; returns its exit code. */
     async stop() {

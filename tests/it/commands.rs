@@ -35,6 +35,9 @@ fn doctor_reports_no_problem_on_a_complete_machine() {
     assert!(text.contains("the library has no folders"), "{text}");
     assert!(text.contains("media workers are confined by "), "{text}");
     assert!(!text.contains("BAD"), "{text}");
+    for checked in ["MB/s, syncs in ", "the clock is 20", "time zone ", "127.0.0.1:0 is free", "files "] {
+        assert!(text.contains(checked), "{checked:?} is missing in {text}");
+    }
     let mut command = hearthcast_command(home.path(), &["doctor"]);
     let output = command.env("HEARTHCAST_LISTEN", "127.0.0.1:0").env("HEARTHCAST_ISOLATION", "none").output().unwrap();
     let text = output_text(&output);

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::kit::player::{self, Decoded, Frame, PlayerSession, decode};
+use crate::kit::response::send_until_ready;
 use crate::kit::{self, audio};
 
 /// Longest time that any response may take.
@@ -280,7 +281,7 @@ async fn check_sync(
     played: &Decoded,
 ) -> Result<(), String> {
     let query = serde_urlencoded::to_string([("path", path.to_str().expect("UTF-8"))]).expect("plain text");
-    let info = server.get(&format!("/api/stream/info/full?{query}")).send().await.map_err(|cause| cause.to_string())?;
+    let info = send_until_ready(server.get(&format!("/api/stream/info/full?{query}"))).await;
     let info: Value = info.json().await.map_err(|cause| cause.to_string())?;
     let start = info["probe"]["startSeconds"].as_f64().ok_or("no startSeconds")?;
     let base = TIMELINE_BASE.as_seconds();

@@ -126,7 +126,7 @@ const BEFORE_ELSE: [&str; 8] =
     ["anyone", "anything", "everyone", "everything", "nothing", "one", "someone", "something"];
 
 /// Rooms, as folders or files. A file belongs to the first room that contains it.
-const ROOMS: [&str; 17] = [
+const ROOMS: [&str; 18] = [
     "src/domain",
     "src/engine",
     "src/http",
@@ -138,6 +138,7 @@ const ROOMS: [&str; 17] = [
     "tests/players",
     "tests/web",
     "assets/web",
+    "fuzz",
     "pipelines",
     "scripts",
     "README.md",
@@ -160,7 +161,8 @@ const REMAINING: &[(&str, usize)] = &[
 const EXTENSIONS: [&str; 9] = ["rs", "md", "js", "mjs", "html", "css", "c", "launch", ""];
 
 /// Folders with text of others, and this file.
-const SKIPPED: [&str; 4] = ["assets/web/vendor", "tests/web/node_modules", "tests/golden", "tests/it/language.rs"];
+const SKIPPED: [&str; 5] =
+    ["assets/web/vendor", "fuzz/corpus", "tests/web/node_modules", "tests/golden", "tests/it/language.rs"];
 
 /// All files of the rooms, relative to the repository.
 fn files() -> Vec<PathBuf> {

@@ -9,6 +9,8 @@ mod contract;
 mod corpus;
 /// Runs of both backends over real files. Their output is decoded and compared.
 mod engine;
+/// Twelve faults of the machine, each survived with nothing lost.
+mod faults;
 /// Hostile files and paths: no crash, no leak, no hang, no leftovers.
 mod hostile;
 /// External channels: one connection, slates while the source is away, recordings over interruptions.
@@ -33,6 +35,9 @@ mod probe;
 mod process;
 /// Stored user data: progress, history, audiobooks, events, and its durability.
 mod progress;
+/// Workers on other machines.
+#[cfg(feature = "cluster")]
+mod rack;
 /// Recordings: made, resumed after a crash, kept and deleted.
 mod recordings;
 /// System calls that the sandbox refuses during media work, found by strace.
@@ -47,3 +52,7 @@ mod searches;
 mod sources;
 /// Embedded and sidecar subtitles as text.
 mod subtitles;
+/// The protocol of service managers: ready, watchdog, reload, stopping.
+mod systemd;
+/// States that released versions left: this version reads every record as they did.
+mod upgrade;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::kit;
 use crate::kit::player::{self, PlayerSession};
-use crate::kit::response::{expect_error, send_until_probed};
+use crate::kit::response::{expect_error, send_until_ready};
 
 /// A clip of two seconds made by ffmpeg; `args` follow a 320x180 test video (input 0) and a tone (input 1).
 fn make_clip(folder: &Path, name: &str, args: &[&str]) -> PathBuf {
@@ -44,7 +44,7 @@ async fn a_supported_file_is_described_and_recommended_for_direct_play() {
         &[&H264_AAC[..], &["-g", "10", "-metadata:s:a:0", "language=ger"]].concat(),
     );
     let server = kit::start_server(&[folder.path()]).await;
-    let answer = send_until_probed(server.get(&info_url(&path))).await;
+    let answer = send_until_ready(server.get(&info_url(&path))).await;
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["cache-control"], "no-store");
     let info: Value = answer.json().await.unwrap();
@@ -87,7 +87,7 @@ async fn formats_without_a_container_name_are_probed_and_played() {
     let server = kit::start_server(&[folder.path()]).await;
     for (name, args, codec) in clips {
         let path = make_clip(folder.path(), name, args);
-        let info: Value = send_until_probed(server.get(&info_url(&path))).await.json().await.unwrap();
+        let info: Value = send_until_ready(server.get(&info_url(&path))).await.json().await.unwrap();
         assert_eq!(
             (&info["streams"][0]["codec"], &info["probe"]["container"]),
             (&json!(codec), &json!("other")),
@@ -116,7 +116,7 @@ async fn dts_hd_with_a_header_is_probed() {
     let path = folder.path().join("a.dtshd");
     std::fs::write(&path, chunks.concat()).unwrap();
     let server = kit::start_server(&[folder.path()]).await;
-    let info: Value = send_until_probed(server.get(&info_url(&path))).await.json().await.unwrap();
+    let info: Value = send_until_ready(server.get(&info_url(&path))).await.json().await.unwrap();
     assert_eq!(info["streams"][0]["codec"], "dts", "{info}");
     let seconds = info["probe"]["durationSeconds"].as_f64().unwrap();
     assert!((1.9..2.1).contains(&seconds), "{seconds}");
@@ -127,7 +127,7 @@ async fn a_device_profile_in_the_body_changes_the_recommendation() {
     let folder = tempfile::tempdir().unwrap();
     let path = make_clip(folder.path(), "film.mkv", &[&H264_AAC[..], &["-g", "25"]].concat());
     let server = kit::start_server(&[folder.path()]).await;
-    let info: Value = send_until_probed(server.get(&info_url(&path))).await.json().await.unwrap();
+    let info: Value = send_until_ready(server.get(&info_url(&path))).await.json().await.unwrap();
     assert_eq!(info["mimeType"], "video/x-matroska");
     assert_eq!(info["playback"]["recommended"], "transcode");
     assert_eq!(info["playback"]["reasons"], json!(["CONTAINER_NOT_SUPPORTED"]));
@@ -149,7 +149,7 @@ async fn files_that_are_no_media_are_refused_with_a_code() {
     let noise: Vec<u8> = (0..65536u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     std::fs::write(&path, noise).unwrap();
     let server = kit::start_server(&[folder.path()]).await;
-    let answer = send_until_probed(server.get(&info_url(&path))).await;
+    let answer = send_until_ready(server.get(&info_url(&path))).await;
     assert!(matches!(answer.status().as_u16(), 415 | 422), "{}", answer.status());
     let body: Value = answer.json().await.unwrap();
     assert!(matches!(body["code"].as_str(), Some("UNPLAYABLE_MEDIA" | "UNSUPPORTED_MEDIA_TYPE")), "{body}");
@@ -180,7 +180,7 @@ async fn embedded_and_sidecar_subtitles_are_listed_with_their_urls() {
     std::fs::write(outside.path().join("secret"), "secret").unwrap();
     std::os::unix::fs::symlink(outside.path().join("secret"), folder.path().join("a film.link.srt")).unwrap();
     let server = kit::start_server(&[folder.path()]).await;
-    let info: Value = send_until_probed(server.get(&info_url(&path))).await.json().await.unwrap();
+    let info: Value = send_until_ready(server.get(&info_url(&path))).await.json().await.unwrap();
     let list = info["subtitles"].as_array().unwrap();
     let listed: Vec<_> = list.iter().map(|s| (&s["id"], &s["source"], &s["languageTag"], &s["modes"])).collect();
     assert_eq!(
@@ -216,7 +216,7 @@ async fn a_release_with_attached_fonts_is_played() {
         .concat(),
     );
     let server = kit::start_server(&[folder.path()]).await;
-    let info = send_until_probed(server.get(&info_url(&path))).await;
+    let info = send_until_ready(server.get(&info_url(&path))).await;
     assert_eq!(info.status(), 200);
     let info: Value = info.json().await.unwrap();
     assert_eq!((&info["subtitles"][0]["format"], &info["streams"][0]["profile"]), (&json!("ass"), &json!("high-10")));

@@ -117,6 +117,8 @@ async fn the_state_can_be_exported_and_imported() {
     assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
     let half = &lines[..lines.trim_end().rfind('\n').unwrap()];
     assert!(run_refused(second_state.path(), &["import"], half).await.contains("is truncated"));
+    let newer = "{\"hearthcast\":\"9.0.0\",\"layout\":9}\n{\"records\":0}\n";
+    assert!(run_refused(second_state.path(), &["import"], newer).await.contains("a newer version (9.0.0)"));
     run_successfully(second_state.path(), &["import"], &lines).await;
     assert!(run_refused(second_state.path(), &["import"], &lines).await.contains("--replace"));
     run_successfully(second_state.path(), &["import", "--replace"], &lines).await;

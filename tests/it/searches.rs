@@ -84,6 +84,20 @@ fn each_search_of_the_front_page_leads_to_its_file() {
 }
 
 #[test]
+fn each_fault_names_its_test() {
+    let page = read_file("tests/it/faults/README.md").expect("the faults are listed");
+    let rows = table_rows(&page, &["fault", "behaviour", "test", "file"]);
+    assert!(rows.len() >= 12, "{} faults are listed", rows.len());
+    let tests = rows.into_iter().map(|mut row| {
+        let last = row.len() - 2;
+        row[last] = format!("fn {}(", row[last]);
+        row
+    });
+    let faults = row_faults(&tests.collect::<Vec<_>>(), 4);
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
 fn each_limit_names_a_constant_of_its_file() {
     let page = read_file("LIMITS.md").expect("the limits are listed");
     let rows = table_rows(&page, &["limit", "value", "setting or constant", "file"]);

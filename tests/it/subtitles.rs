@@ -4,6 +4,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::corpus;
+use crate::kit::response::send_until_ready;
 use crate::kit::{self, media, player};
 
 const SRT: &str = "1\n00:00:00,500 --> 00:00:01,500\nfirst <i>line</i>\n\n2\n00:00:01,600 --> 00:00:02,000\nsecond\n";
@@ -14,7 +15,7 @@ const ASS: &str = "[Script Info]\nScriptType: v4.00+\n\n[V4+ Styles]\nFormat: Na
 
 async fn media_info(server: &kit::Server, path: &Path) -> Value {
     let query = serde_urlencoded::to_string([("path", path.to_str().unwrap())]).unwrap();
-    let answer = server.get(&format!("/api/stream/info/full?{query}")).send().await.unwrap();
+    let answer = send_until_ready(server.get(&format!("/api/stream/info/full?{query}"))).await;
     assert_eq!(answer.status(), 200);
     answer.json().await.unwrap()
 }

@@ -11,33 +11,47 @@ use crate::kit::response::expect_error;
 use crate::kit::{self, Server, media, schema};
 
 /// Routes of the web page, which is not part of the API.
-const PAGE_ROUTES: [&str; 3] = ["/", "/web/{file}", "/web/vendor/{file}"];
+const PAGE_ROUTES: [&str; 6] =
+    ["/", "/web/{file}", "/web/language/{file}", "/web/vendor/{file}", "/help/", "/help/{file}"];
 
 /// Paths open without credentials. None of them serves media.
-const PUBLIC_PATHS: [&str; 6] = [
+const PUBLIC_PATHS: [&str; 9] = [
     "/api/health",
     "/api/openapi.json",
     "/api/auth/status",
     "/api/auth/setup",
     "/api/auth/login",
+    "/api/livetv/icons/{id}/{start}",
     "/api/livetv/logos/{id}",
+    "/api/workers/enrol",
+    "/api/workers/renew",
 ];
 
-/// Paths that accept a signed grant (`st`) instead of a token: media, for players that cannot send a header.
-const GRANT_PATHS: [&str; 4] =
-    ["/api/stream/file", "/api/stream/subtitle", "/api/stream/attachment", "/api/stream/transcode/{sessionId}"];
+/// Paths that accept a signed grant (`st`) instead of a token: media and images, for players and pages that cannot send a header.
+const GRANT_PATHS: [&str; 6] = [
+    "/api/stream/file",
+    "/api/stream/subtitle",
+    "/api/stream/attachment",
+    "/api/stream/transcode/{sessionId}",
+    "/api/library/items/{id}/artwork",
+    "/api/library/series/{id}/artwork",
+];
 
 /// Paths that also accept a stream token or a signed URL.
 const STREAM_TOKEN_PATHS: [&str; 4] =
     ["/api/livetv/watch/{id}", "/api/livetv/m3u", "/api/livetv/xmltv", "/api/livetv/xmltv.gz"];
 
 /// Paths for admins only.
-const ADMIN_PATHS: [&str; 7] = [
+const ADMIN_PATHS: [&str; 11] = [
     "/metrics",
     "/api/users",
     "/api/debug",
     "/api/quarantine",
+    "/api/library/folders",
+    "/api/server/folders",
+    "/api/server/status",
     "/api/stream/transcode/sessions",
+    "/api/workers",
     "/api/livetv/audit",
     "/api/livetv/sources",
 ];
@@ -53,6 +67,7 @@ fn expected_access(method: &Method, path: &str) -> Access {
     match path {
         _ if PUBLIC_PATHS.contains(&path) => Access::Public,
         _ if is_below_any(&["/hdhr"]) => Access::Tuner,
+        _ if is_below_any(&["/api/workers/runs"]) => Access::Worker,
         _ if is_below_any(&GRANT_PATHS) => Access::Granted,
         _ if is_below_any(&STREAM_TOKEN_PATHS) => Access::Live,
         _ if is_below_any(&ADMIN_PATHS) => Access::Admin,
@@ -341,6 +356,10 @@ async fn real_answers_fit_the_document() {
         ("get", "/metrics", ""),
         ("get", "/api/library", ""),
         ("get", "/api/library", &root),
+        ("get", "/api/library/folders", ""),
+        ("get", "/api/server/folders", ""),
+        ("get", "/api/server/status", ""),
+        ("get", "/api/server/status", "?after=x"),
         ("get", "/api/stream/info/full", &media),
         ("get", "/api/stream/v2-workers", ""),
         ("get", "/api/stream/progress", &media),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
 
-use crate::kit::response::{expect_success, send_until_probed};
+use crate::kit::response::{expect_success, send_until_ready};
 use crate::kit::{self, media};
 
 /// A running nginx. Dropping it kills it.
@@ -109,14 +109,14 @@ impl ProxyClient {
 
     /// A JSON response; asserts that every address in it has the prefix.
     async fn get(&self, path: &str) -> Value {
-        let answer = send_until_probed(self.client.get(self.url_text(path)).bearer_auth(&self.token)).await;
+        let answer = send_until_ready(self.client.get(self.url_text(path)).bearer_auth(&self.token)).await;
         let body = expect_success(answer, 200).await;
         assert_prefixed(&body);
         body
     }
 
     async fn post(&self, path: &str, token: &str, body: &Value) -> (Value, Option<String>) {
-        let answer = send_until_probed(self.client.post(self.url_text(path)).bearer_auth(token).json(body)).await;
+        let answer = send_until_ready(self.client.post(self.url_text(path)).bearer_auth(token).json(body)).await;
         let location = answer.headers().get("location").map(|location| location.to_str().unwrap().to_owned());
         let status = answer.status().as_u16();
         assert!(status == 200 || status == 201, "{path}: {}", answer.text().await.unwrap());

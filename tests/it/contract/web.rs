@@ -1,6 +1,10 @@
 //! The web page is served by the program and may load nothing from other origins.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
+
+use data_encoding::BASE64URL_NOPAD;
+use sha2::{Digest, Sha256};
 
 use crate::kit;
 
@@ -26,12 +30,16 @@ async fn the_page_is_public_and_allows_no_other_origins() {
 async fn everything_the_page_refers_to_exists() {
     let server = kit::start_server(&[]).await;
     let mut names = vec!["/".to_owned()];
+    // `strings.js` chooses the table.
+    for language in ["en", "de", "es"] {
+        names.extend(["", "-settings", "-television"].map(|part| format!("/web/language/{language}{part}.js")));
+    }
     let mut next = 0;
     while next < names.len() {
         let answer = server.client.get(format!("{}{}", server.base, names[next])).send().await.unwrap();
         assert_eq!(answer.status(), 200, "{}", names[next]);
         if !names[next].contains("vendor") {
-            for name in referenced_names(&answer.text().await.unwrap()) {
+            for name in referenced_names(&names[next], &answer.text().await.unwrap()) {
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -69,12 +77,13 @@ async fn only_the_subtitle_worker_may_compile_wasm() {
     }
 }
 
-/// Own addresses in a text: `"web/x"` in the page, `"/web/x"` and `"./x.js"` in modules.
-fn referenced_names(text: &str) -> Vec<String> {
+/// Own addresses in the text of the file `base`: `"web/x"` in the page, `"/web/x"` and `"./x.js"` in modules.
+fn referenced_names(base: &str, text: &str) -> Vec<String> {
+    let folder = base.rsplit_once('/').map_or("", |(folder, _)| folder);
     let quoted = text.split('"').skip(1).step_by(2);
     quoted
         .filter_map(|word| match word.strip_prefix("./") {
-            Some(module) => Some(format!("/web/{module}")),
+            Some(module) => Some(format!("{folder}/{module}")),
             // The page uses relative addresses because it may lie below a path prefix.
             None if word.starts_with("web/") => Some(format!("/{word}")),
             None => word.starts_with("/web/").then(|| word.to_owned()),
@@ -104,16 +113,52 @@ async fn a_page_file_is_compressed_where_that_is_accepted() {
     let server = kit::start_server(&[]).await;
     let url = format!("{}/web/style.css", server.base);
     let get = async |encoding: &str| server.client.get(&url).header("accept-encoding", encoding).send().await.unwrap();
-    let (plain, packed) = (get("identity").await, get("br, gzip").await);
+    let (plain, gzip, brotli) = (get("identity").await, get("gzip, br;q=0").await, get("gzip, br").await);
     assert!(plain.headers().get("content-encoding").is_none());
-    assert_eq!(packed.headers()["content-encoding"], "gzip");
-    assert_eq!(packed.headers()["vary"], "accept-encoding");
-    assert_ne!(plain.headers()["etag"], packed.headers()["etag"], "the two differ byte for byte");
-    let (plain, packed) = (plain.bytes().await.unwrap(), packed.bytes().await.unwrap());
-    assert!(packed.len() < plain.len() / 2, "{} of {} bytes", packed.len(), plain.len());
+    assert_eq!(gzip.headers()["content-encoding"], "gzip");
+    assert_eq!(brotli.headers()["content-encoding"], "br");
+    assert_eq!(gzip.headers()["vary"], "accept-encoding");
+    let etags: BTreeSet<_> =
+        [&plain, &gzip, &brotli].map(|answer| answer.headers()["etag"].to_str().unwrap().to_owned()).into();
+    assert_eq!(etags.len(), 3, "they differ byte for byte: {etags:?}");
+    let (plain, gzip, brotli) =
+        (plain.bytes().await.unwrap(), gzip.bytes().await.unwrap(), brotli.bytes().await.unwrap());
+    assert!(
+        brotli.len() < gzip.len() && gzip.len() < plain.len() / 2,
+        "{} {} {}",
+        plain.len(),
+        gzip.len(),
+        brotli.len()
+    );
     let mut unpacked = Vec::new();
-    flate2::read::GzDecoder::new(packed.as_ref()).read_to_end(&mut unpacked).unwrap();
+    flate2::read::GzDecoder::new(gzip.as_ref()).read_to_end(&mut unpacked).unwrap();
     assert_eq!(unpacked, plain);
+}
+
+#[tokio::test]
+async fn the_shell_list_has_the_digests_of_what_is_served() {
+    let server = kit::start_server(&[]).await;
+    let get = async |name: &str| {
+        let answer = server
+            .client
+            .get(format!("{}/{name}", server.base))
+            .header("accept-encoding", "identity")
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 200, "{name}");
+        answer
+    };
+    let worker = get("web/service-worker.js").await;
+    assert_eq!(worker.headers()["service-worker-allowed"], "../");
+    let list = get("web/shell.js").await.text().await.unwrap();
+    let list: serde_json::Value =
+        serde_json::from_str(list.trim().trim_start_matches("self.SHELL = ").trim_end_matches(';')).unwrap();
+    for name in ["", "web/app.js", "web/language/es-settings.js", "web/library.css"] {
+        let body = get(name).await.bytes().await.unwrap();
+        let digest = BASE64URL_NOPAD.encode(&Sha256::digest(&body)[..15]);
+        assert_eq!(list["files"][name].as_str(), Some(digest.as_str()), "{name}");
+    }
 }
 
 #[tokio::test]
@@ -125,4 +170,45 @@ async fn unknown_page_names_are_not_found() {
         let body: serde_json::Value = answer.json().await.unwrap();
         assert_eq!(body["code"], "NOT_FOUND", "{name}");
     }
+}
+
+/// The values of an attribute in a page.
+fn attribute_values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
+    let before = format!(" {attribute}=\"");
+    page.split(&before).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_pages_of_help_link_one_another_and_name_the_labels_of_the_page() {
+    let server = kit::start_server(&[]).await;
+    let get = async |path: &str| {
+        let answer = server.client.get(format!("{}{path}", server.base)).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        answer.text().await.unwrap()
+    };
+    let mut labels = String::new();
+    for part in ["", "-settings", "-television"] {
+        labels += &get(&format!("/web/language/en{part}.js")).await;
+    }
+    let first = get("/help/").await;
+    let mut pages = BTreeSet::new();
+    for target in attribute_values(&first, "href") {
+        if target.ends_with(".html") {
+            pages.insert(target.to_owned());
+        }
+    }
+    assert!(pages.len() >= 8, "{pages:?}");
+    for name in &pages {
+        let page = get(&format!("/help/{name}")).await;
+        for target in attribute_values(&page, "href") {
+            get(&format!("/help/{target}").replace("/help/../", "/")).await;
+        }
+        assert!(!page.contains("<style") && !page.contains(" style=") && !page.contains("<script"), "{name}");
+        let named = page.split("<em>").skip(1).map(|rest| rest.split("</em>").next().unwrap());
+        for label in named.flat_map(|path| path.split(", ")) {
+            assert!(labels.contains(&format!("\"{label}")), "{name} names {label:?}, which the page does not have");
+        }
+    }
+    let answer = server.client.get(format!("{}/help/none.html", server.base)).send().await.unwrap();
+    assert_eq!(answer.status(), 404);
 }

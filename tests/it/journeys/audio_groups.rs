@@ -68,7 +68,9 @@ async fn apple_chooses_between_surround_as_it_is_and_stereo_aac() {
     };
     let text = server.get(session["playlistUrl"].as_str().unwrap()).send().await.unwrap().text().await.unwrap();
     let playlist = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
-    let [aac, own] = &playlist.variants[..] else { panic!("{text}") };
+    let (iframes, variants): (Vec<_>, Vec<_>) = playlist.variants.iter().partition(|variant| variant.is_i_frame);
+    let [aac, own] = variants[..] else { panic!("{text}") };
+    assert_eq!(iframes.len(), 1, "Apple's players show pictures while they seek");
     assert_eq!((aac.audio.as_deref(), own.audio.as_deref()), (Some("aac"), Some("audio")));
     let codecs = [aac, own].map(|variant| variant.codecs.as_deref().unwrap().split_once(',').unwrap());
     assert_eq!(codecs.map(|(_, audio)| audio), ["mp4a.40.2", "ac-3,mp4a.40.2"], "{text}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::kit::program::ServerProcess;
-use crate::kit::response::send_until_probed;
+use crate::kit::response::send_until_ready;
 use crate::kit::{self, media};
 
 /// Font configuration with another `sans` family than on this machine.
@@ -23,7 +23,7 @@ const FONT_CONFIG: &str = r#"<?xml version="1.0"?>
 /// Stores the first segment of a session with this text burned in.
 async fn fetch_first_segment(client: &reqwest::Client, base: &str, token: &str, body: &Value, into: &Path) {
     let start = client.post(format!("{base}/api/stream/transcode/start")).bearer_auth(token).json(body);
-    let session: Value = send_until_probed(start).await.json().await.unwrap();
+    let session: Value = send_until_ready(start).await.json().await.unwrap();
     assert_eq!(session["decision"]["subtitle"], "burn", "{session}");
     let id = session["sessionId"].as_str().unwrap();
     let segment = client.get(format!("{base}/api/stream/transcode/{id}/v0-00000.ts")).bearer_auth(token);

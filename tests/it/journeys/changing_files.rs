@@ -11,6 +11,7 @@ use hearthcast::domain::time::Ticks;
 use serde_json::{Value, json};
 
 use crate::kit::player::{self, PlayerSession};
+use crate::kit::response::send_until_ready;
 use crate::kit::{self, Server, media};
 
 /// Frames per second.
@@ -38,8 +39,8 @@ fn make_numbered_film(path: &Path, (from, to): (usize, usize), side_pixels: usiz
 
 /// Media info of a file.
 async fn media_info(server: &Server, path: &Path) -> Value {
-    let answer = server.get("/api/stream/info/full").query(&[("path", path.to_str().unwrap())]).send().await;
-    answer.unwrap().json().await.unwrap()
+    let request = server.get("/api/stream/info/full").query(&[("path", path.to_str().unwrap())]);
+    send_until_ready(request).await.json().await.unwrap()
 }
 
 async fn start_and_open(server: &Server, path: &Path, options: Value, expected_action: &str) -> (Value, PlayerSession) {

@@ -1,8 +1,9 @@
-//! I-frame playlists, for pictures while a viewer seeks: each entry is a byte range of a segment.
+//! I-frame playlists, for pictures while a viewer seeks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use bytes::Bytes;
 use reqwest::Response;
 use serde_json::{Value, json};
 
@@ -45,11 +46,19 @@ fn picture_hashes(path: PathBuf) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_entry_is_one_picture_of_the_film() {
     let folder = tempfile::tempdir().unwrap();
-    let film = folder.path().join("film.mp4");
-    make_film(&film);
     let server = kit::start_server(&[folder.path()]).await;
-    let session = start_session(&server, &film, page(true)).await;
-    let text = get(&server, session["playlistUrl"].as_str().unwrap(), &[]).await.text().await.unwrap();
+    for name in ["film.mp4", "film.mkv"] {
+        let film = folder.path().join(name);
+        make_film(&film);
+        check_pictures(&server, folder.path(), film).await;
+    }
+}
+
+/// In mp4 an entry is a byte range of a segment, in Matroska it is a file of its own.
+async fn check_pictures(server: &Server, folder: &Path, film: PathBuf) {
+    let has_ranges = film.extension().unwrap() == "mp4";
+    let session = start_session(server, &film, page(true)).await;
+    let text = get(server, session["playlistUrl"].as_str().unwrap(), &[]).await.text().await.unwrap();
     let multivariant = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
     let iframes: Vec<_> = multivariant.variants.iter().filter(|variant| variant.is_i_frame).collect();
     let [variant] = iframes[..] else { panic!("{text}") };
@@ -63,37 +72,49 @@ async fn each_entry_is_one_picture_of_the_film() {
     assert!((seconds - 10.0).abs() < 0.1, "{seconds}");
 
     let path = |name: &str| format!("{}/{name}", session_path(&session));
-    let text = get(&server, &path(&variant.uri), &[]).await.text().await.unwrap();
+    let text = get(server, &path(&variant.uri), &[]).await.text().await.unwrap();
     let playlist = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
     assert!(playlist.i_frames_only && playlist.end_list, "{text}");
     assert_eq!(playlist.segments.len(), 5, "{text}");
-    let media_playlist = get(&server, &path("v0.m3u8"), &[]).await.text().await.unwrap();
+    let media_playlist = get(server, &path("v0.m3u8"), &[]).await.text().await.unwrap();
     let map = playlist.segments[0].map.as_ref().unwrap();
     assert!(media_playlist.contains(&map.uri), "{media_playlist} has not the init segment of {text}");
-    let init = get(&server, &path(&map.uri), &[]).await.bytes().await.unwrap();
+    let init = get(server, &path(&map.uri), &[]).await.bytes().await.unwrap();
     let (mut pictures, mut bits) = (Vec::new(), 0);
     for segment in &playlist.segments {
-        let range = segment.byte_range.as_ref().unwrap();
-        let (first, last) = (range.offset.unwrap(), range.offset.unwrap() + range.length - 1);
-        let answer = get(&server, &path(&segment.uri), &[("range", &format!("bytes={first}-{last}"))]).await;
-        assert_eq!(answer.status(), 206);
-        assert_eq!(answer.headers()["accept-ranges"], "bytes");
-        let content_range = answer.headers()["content-range"].to_str().unwrap().to_owned();
-        let part = answer.bytes().await.unwrap();
-        let whole = get(&server, &path(&segment.uri), &[]).await.bytes().await.unwrap();
-        assert_eq!(content_range, format!("bytes {first}-{last}/{}", whole.len()));
-        assert!(part == whole[first as usize..=last as usize], "{}: other bytes", segment.uri);
-        let fragment = folder.path().join("picture.tmp");
+        let part = match &segment.byte_range {
+            Some(range) => fetch_range(server, &path(&segment.uri), range).await,
+            None => get(server, &path(&segment.uri), &[]).await.bytes().await.unwrap(),
+        };
+        assert_eq!(segment.byte_range.is_some(), has_ranges);
+        let fragment = folder.join("picture.tmp");
         std::fs::write(&fragment, [&init[..], &part].concat()).unwrap();
         let decoded = tokio::task::spawn_blocking(|| picture_hashes(fragment)).await.unwrap();
         assert_eq!(decoded.len(), 1, "{}", segment.uri);
         pictures.extend(decoded);
-        bits += range.length * 8;
+        bits += part.len() as u64 * 8;
     }
     let of_film = tokio::task::spawn_blocking(move || picture_hashes(film)).await.unwrap();
     assert_eq!(of_film.len(), 250);
     assert!(pictures.iter().eq(of_film.iter().step_by(50)), "{pictures:?}");
     assert!(variant.bandwidth >= bits / 10, "{} of {bits} bits in 10 s", variant.bandwidth);
+    for name in ["v0-iframe-00005.m4s", "v1-iframe-00000.m4s"] {
+        expect_error(get(server, &path(name), &[]).await, 404, "ASSET_NOT_FOUND").await;
+    }
+}
+
+/// A range of a segment, which has the same bytes as the whole one.
+async fn fetch_range(server: &Server, path: &str, range: &m3u8_rs::ByteRange) -> Bytes {
+    let (first, last) = (range.offset.unwrap(), range.offset.unwrap() + range.length - 1);
+    let answer = get(server, path, &[("range", &format!("bytes={first}-{last}"))]).await;
+    assert_eq!(answer.status(), 206);
+    assert_eq!(answer.headers()["accept-ranges"], "bytes");
+    let content_range = answer.headers()["content-range"].to_str().unwrap().to_owned();
+    let part = answer.bytes().await.unwrap();
+    let whole = get(server, path, &[]).await.bytes().await.unwrap();
+    assert_eq!(content_range, format!("bytes {first}-{last}/{}", whole.len()));
+    assert!(part == whole[first as usize..=last as usize], "{path}: other bytes");
+    part
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,18 +166,12 @@ async fn segments_in_fmp4_answer_ranges_as_files_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_without_known_keyframes_have_no_iframe_playlist() {
+async fn only_clients_that_use_iframe_playlists_find_them() {
     let folder = tempfile::tempdir().unwrap();
-    let (mp4, matroska) = (folder.path().join("film.mp4"), folder.path().join("film.mkv"));
+    let mp4 = folder.path().join("film.mp4");
     make_film(&mp4);
-    make_film(&matroska);
     let server = kit::start_server(&[folder.path()]).await;
-    for (film, capabilities, extension, status) in [
-        (&mp4, page(false), "m4s", 200),
-        (&matroska, page(true), "m4s", 404),
-        (&mp4, json!({"codecs": ["mp4a.40.2"], "iframePlaylists": true}), "m4s", 404),
-        (&mp4, Value::Null, "ts", 404),
-    ] {
+    for (film, capabilities, extension, status) in [(&mp4, page(false), "m4s", 200), (&mp4, Value::Null, "ts", 404)] {
         let session = start_session(&server, film, capabilities.clone()).await;
         let text = get(&server, session["playlistUrl"].as_str().unwrap(), &[]).await.text().await.unwrap();
         assert!(text.contains("#EXT-X-STREAM-INF") && !text.contains("I-FRAME"), "{capabilities}: {text}");
@@ -168,4 +183,60 @@ async fn sessions_without_known_keyframes_have_no_iframe_playlist() {
         let found = (segment.status().as_u16(), segment.headers().contains_key("accept-ranges"));
         assert_eq!(found, if extension == "ts" { (200, false) } else { (206, true) }, "{capabilities}");
     }
+}
+
+/// Times at which ffmpeg decodes pictures of a file, seconds, and their sizes.
+fn decoded_pictures(path: PathBuf) -> Vec<(f64, String)> {
+    let mut command = Command::new("ffprobe");
+    let command = command.args("-v error -show_entries frame=pts_time,key_frame,width,height -of csv=p=0".split(' '));
+    let output = command.arg(path).output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let frame = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        assert_eq!(fields[0], "1", "{line}");
+        (fields[1].parse().unwrap(), format!("{}x{}", fields[2], fields[3]))
+    };
+    // Side data of a frame is a line without fields.
+    lines.lines().filter(|line| !line.is_empty()).map(frame).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn encoded_video_has_small_pictures_of_the_keyframes_of_its_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mp4");
+    make_film(&film);
+    let server = kit::start_server(&[folder.path()]).await;
+    let capabilities = json!({"codecs": ["mp4a.40.2"], "iframePlaylists": true});
+    let session = start_session(&server, &film, capabilities).await;
+    assert_eq!(session["decision"]["streams"][0]["action"], "encode", "{session}");
+    let text = get(&server, session["playlistUrl"].as_str().unwrap(), &[]).await.text().await.unwrap();
+    let multivariant = m3u8_rs::parse_master_playlist_res(text.as_bytes()).unwrap();
+    let variant = multivariant.variants.iter().find(|variant| variant.is_i_frame).expect(&text);
+    assert_eq!(variant.codecs.as_deref().map(|codecs| &codecs[..4]), Some("avc3"), "{text}");
+    let path = |name: &str| format!("{}/{name}", session_path(&session));
+    let text = get(&server, &path(&variant.uri), &[]).await.text().await.unwrap();
+    let playlist = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
+    let media_playlist = get(&server, &path("v0.m3u8"), &[]).await.text().await.unwrap();
+    assert!(playlist.i_frames_only, "{text}");
+    assert_eq!(playlist.segments.len(), media_playlist.matches("#EXTINF").count(), "{text}");
+    let init = &playlist.segments[0].map.as_ref().unwrap().uri;
+    assert!(!media_playlist.contains(init), "a picture has the init segment of the rung");
+    let mut pictures = get(&server, &path(init), &[]).await.bytes().await.unwrap().to_vec();
+    let (mut starts, mut start) = (Vec::new(), 3600.0);
+    for segment in &playlist.segments {
+        let part = get(&server, &path(&segment.uri), &[]).await.bytes().await.unwrap();
+        assert!(variant.bandwidth as f32 >= part.len() as f32 * 8.0 / segment.duration, "{}", segment.uri);
+        pictures.extend(part);
+        starts.push((start, "320x180".to_owned()));
+        start += f64::from(segment.duration);
+    }
+    let file = folder.path().join("pictures.tmp");
+    std::fs::write(&file, pictures).unwrap();
+    let decoded = tokio::task::spawn_blocking(|| decoded_pictures(file)).await.unwrap();
+    let near = |((time, size), (expected, expected_size)): (&(f64, String), &(f64, String))| {
+        (time - expected).abs() < 0.001 && size == expected_size
+    };
+    assert!(decoded.len() == starts.len() && decoded.iter().zip(&starts).all(near), "{decoded:?} for {starts:?}");
+    let past_the_end = format!("v0-iframe-{:05}.m4s", starts.len());
+    expect_error(get(&server, &path(&past_the_end), &[]).await, 404, "ASSET_NOT_FOUND").await;
 }

@@ -7,9 +7,11 @@ mod changing_files;
 mod closed_captions;
 mod frame_rates;
 mod gstreamer_backend;
+mod hardware_encoders;
 mod iframe_playlists;
 mod joins;
 mod ladder;
+mod media_info;
 mod nfo;
 mod packaged;
 mod plain_client;
@@ -18,4 +20,6 @@ mod renditions;
 mod seeks;
 mod sessions;
 mod surround;
+#[cfg(feature = "otlp")]
+mod traces;
 mod worker_faults;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::kit::decoder_faults::worker_program;
 use crate::kit::media::flash_and_beep;
 use crate::kit::program::ServerProcess;
-use crate::kit::response::{expect_success, send_until_probed};
+use crate::kit::response::{expect_success, send_until_ready};
 use crate::kit::{self, Server};
 
 const FILM: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
@@ -34,7 +34,7 @@ fn make_film(path: &Path) {
 
 /// The description in media info.
 async fn description(request: RequestBuilder) -> Value {
-    let info = expect_success(send_until_probed(request).await, 200).await;
+    let info = expect_success(send_until_ready(request).await, 200).await;
     assert_eq!(info["probe"]["container"], "mp4", "the rest of media info is complete: {info}");
     info.get("description").expect("the field is always present").clone()
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start, status};
-use crate::kit::response::send_until_probed;
+use crate::kit::response::send_until_ready;
 use crate::kit::{self, Server, media};
 
 async fn get_text(server: &Server, path: &str) -> String {
@@ -15,7 +15,7 @@ async fn get_text(server: &Server, path: &str) -> String {
 /// Starts a session with this `User-Agent`.
 async fn start_with_user_agent(server: &Server, agent: &str, body: &Value) -> Value {
     let request = server.post("/api/stream/transcode/start", body).header("user-agent", agent);
-    send_until_probed(request).await.json().await.unwrap()
+    send_until_ready(request).await.json().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +86,7 @@ async fn known_players_get_direct_play_and_a_playlist_from_the_start_position() 
     assert_eq!(kodi["playbackMode"], "direct", "{kodi}");
     assert_eq!(kodi["decision"]["device"], json!({"name": "kodi", "matchedBy": "userAgent"}));
     let info = format!("/api/stream/info/full?path={}", path.to_str().unwrap());
-    let hints: Value = server.get(&format!("{info}&player=Kodi")).send().await.unwrap().json().await.unwrap();
+    let hints: Value = send_until_ready(server.get(&format!("{info}&player=Kodi"))).await.json().await.unwrap();
     assert_eq!(hints["playback"]["recommended"], "direct");
     assert_eq!(hints["playback"]["device"], json!({"name": "kodi", "matchedBy": "player"}));
 

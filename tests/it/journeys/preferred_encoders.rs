@@ -7,7 +7,7 @@ use hearthcast::config::{Config, EncoderSetting};
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start};
-use crate::kit::response::expect_success;
+use crate::kit::response::{expect_success, send_until_ready};
 use crate::kit::{self, media, player};
 
 fn make_film(folder: &Path) -> PathBuf {
@@ -30,9 +30,10 @@ async fn start_session(server: &kit::Server, film: &Path, encode: &[&str]) -> Va
 
 /// The codec strings of the rungs' video.
 async fn rung_codecs(server: &kit::Server, session: &Value) -> Vec<String> {
-    let answer = server.get(&format!("{}/index.m3u8", session_path(session))).send().await.unwrap();
+    let answer = send_until_ready(server.get(&format!("{}/index.m3u8", session_path(session)))).await;
     let playlist = m3u8_rs::parse_master_playlist_res(&answer.bytes().await.unwrap()).unwrap();
-    let codecs = playlist.variants.iter().map(|variant| variant.codecs.clone().unwrap());
+    let rungs = playlist.variants.iter().filter(|variant| !variant.is_i_frame);
+    let codecs = rungs.map(|variant| variant.codecs.clone().unwrap());
     codecs.map(|codecs| codecs.split(',').next().unwrap().to_owned()).collect()
 }
 

@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::response::send_until_probed;
+use crate::kit::response::send_until_ready;
 use crate::kit::{self, Server, media};
 
 /// A folder with one film that no browser plays, `seconds` long.
@@ -25,7 +25,7 @@ fn film_path(folder: &TempDir) -> String {
 }
 
 pub(super) async fn start(server: &Server, body: &Value) -> Value {
-    let answer = send_until_probed(server.post("/api/stream/transcode/start", body)).await;
+    let answer = send_until_ready(server.post("/api/stream/transcode/start", body)).await;
     let status = answer.status();
     let body: Value = answer.json().await.unwrap();
     assert_eq!(status, 200, "{body}");
@@ -159,14 +159,8 @@ async fn a_file_repaired_in_place_is_encoded_again() {
         (answer.headers()["etag"].clone(), answer.bytes().await.unwrap())
     };
     let info = async || {
-        server
-            .get(&format!("/api/stream/info/full?path={}", film.display()))
-            .send()
-            .await
-            .unwrap()
-            .json::<Value>()
-            .await
-            .unwrap()
+        let request = server.get(&format!("/api/stream/info/full?path={}", film.display()));
+        send_until_ready(request).await.json::<Value>().await.unwrap()
     };
     let before = info().await;
     let first = fetch_segment(start(&server, &body).await).await;

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::sessions::session_path;
 use crate::kit::decoder_faults::{copy_as_another_film, make_film, worker_program};
-use crate::kit::response::expect_success;
+use crate::kit::response::{expect_success, send_until_ready};
 use crate::kit::{self, Server};
 
 /// Seconds of the film before the fault.
@@ -27,6 +27,9 @@ const LONG_SECONDS: u32 = 30;
 
 /// Longest wait for a segment that is no failure. Measured waits are in the report of the long run.
 const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// Longest wait for the replay of a job: it runs when a busy machine has nothing else to do.
+const MAX_REPLAY_WAIT: Duration = Duration::from_secs(200);
 
 /// How often each fault happens, and how many others watch meanwhile.
 #[derive(Clone, Copy)]
@@ -81,7 +84,7 @@ impl FaultyHouse {
     /// Like [`Self::play`], as a user of this name: the same film started twice by one user is one session.
     async fn play_as(&self, user: &str, film: &Path, after_segment: impl Fn(usize)) -> Vec<Duration> {
         let token = self.server.service.accounts.issue_token(user, Role::User).await.unwrap();
-        self.wait_until_probed(film).await;
+        self.media_info(film).await;
         let post = |path: &str, body| {
             self.server.client.post(format!("{}{path}", self.server.base)).bearer_auth(&token).json(&body).send()
         };
@@ -106,18 +109,14 @@ impl FaultyHouse {
         waits
     }
 
-    /// Requests media info until it is known. The server answers 503 while a busy machine has not examined the film.
-    async fn wait_until_probed(&self, film: &Path) {
+    /// Requests media info until it is known.
+    async fn media_info(&self, film: &Path) -> String {
         let address = format!("/api/stream/info/full?path={}", film.to_str().unwrap().replace('/', "%2F"));
-        let deadline = Instant::now() + MAX_WAIT;
-        loop {
-            let status = self.server.get(&address).send().await.unwrap().status();
-            if status == 200 {
-                return;
-            }
-            assert_eq!(status, 503, "{}", film.display());
-            assert!(Instant::now() < deadline, "{} is still not examined", film.display());
-        }
+        let answer = send_until_ready(self.server.get(&address)).await;
+        let status = answer.status();
+        let info = answer.text().await.unwrap();
+        assert_eq!(status, 200, "{}: {info}", film.display());
+        info
     }
 
     /// A playlist; the request is repeated while the session is being prepared.
@@ -190,7 +189,7 @@ fn readers(path: &Path) -> Vec<i32> {
 }
 
 async fn wait_until(failure: &str, mut is_met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(40);
+    let deadline = Instant::now() + MAX_REPLAY_WAIT;
     while !is_met() {
         assert!(Instant::now() < deadline, "{failure}");
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -269,11 +268,7 @@ async fn a_decoder_that_sleeps_is_replaced() {
 async fn a_film_that_crashes_its_probe_is_probed_by_ffprobe() {
     let house = FaultyHouse::open("null-write", 0).await;
     let film = house.film("faulty", 0);
-    let address = format!("/api/stream/info/full?path={}", film.to_str().unwrap().replace('/', "%2F"));
-    let answer = house.server.get(&address).send().await.unwrap();
-    let status = answer.status();
-    let info = answer.text().await.unwrap();
-    assert_eq!(status, 200, "{info}");
+    let info = house.media_info(&film).await;
     assert!(info.contains("h264"), "{info}");
     wait_until("nothing is in quarantine", || !house.quarantined().is_empty()).await;
     house.wait_until_idle().await;

@@ -13,6 +13,7 @@ pub mod media;
 mod media_cache;
 pub mod mutation;
 pub mod player;
+mod plugin_registry;
 pub mod program;
 pub mod random;
 pub mod remote_server;
@@ -21,6 +22,8 @@ pub mod schema;
 pub mod service_config;
 pub mod small_films;
 pub mod tones;
+#[cfg(feature = "otlp")]
+pub mod trace_collector;
 pub mod ts;
 pub mod worker_processes;
 pub mod xmltv;
@@ -71,6 +74,7 @@ pub async fn start_unclaimed(roots: &[&Path], configure: impl FnOnce(&mut Config
     config.roots =
         roots.iter().enumerate().map(|(n, path)| Root { id: format!("r{n}"), path: path.to_path_buf() }).collect();
     configure(&mut config);
+    plugin_registry::copy_registry(&config.cache);
     let service = Service::open(config).expect("the service opens");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}", listener.local_addr().expect("bound"));

@@ -10,7 +10,7 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::response::send_until_probed;
+use super::response::send_until_ready;
 use super::{Server, media};
 
 /// The longest wait for the first playlist: four times what one request waits for.
@@ -50,7 +50,7 @@ pub async fn start(server: &Server, path: &Path, options: Value) -> (u16, Value)
     let mut body = json!({"mediaPath": path});
     let extra = options.as_object().expect("the options are an object").clone();
     body.as_object_mut().expect("an object").extend(extra);
-    let answer = send_until_probed(server.post("/api/stream/transcode/start", &body)).await;
+    let answer = send_until_ready(server.post("/api/stream/transcode/start", &body)).await;
     let status = answer.status().as_u16();
     (status, answer.json().await.expect("JSON"))
 }

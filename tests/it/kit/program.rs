@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use super::disk::SmallDisk;
 use super::faults::FaultInjector;
+use super::plugin_registry::copy_registry;
 
 /// A running `hearthcast serve`. Dropping it kills it.
 pub struct ServerProcess {
@@ -42,6 +43,8 @@ struct LaunchOptions {
     survives_limits: bool,
     /// Makes its system calls fail.
     faults: Option<FaultInjector>,
+    /// Whether it has no registry of GStreamer's plugins, as on the first start ever.
+    lacks_registry: bool,
     /// Traces the system calls of it and its children: lines that match the first are written to the second.
     trace: Option<(String, PathBuf)>,
 }
@@ -51,6 +54,12 @@ impl ServerProcess {
     pub async fn start(roots: &[&Path], settings: &[(&str, &str)]) -> Self {
         Self::start_with(roots, settings, tempfile::tempdir().expect("a temporary folder"), LaunchOptions::default())
             .await
+    }
+
+    /// Starts it as on a machine where it never ran.
+    pub async fn start_new(roots: &[&Path]) -> Self {
+        let launch = LaunchOptions { lacks_registry: true, ..LaunchOptions::default() };
+        Self::start_with(roots, &[], tempfile::tempdir().expect("a temporary folder"), launch).await
     }
 
     /// Starts it with a limit on the size of every file it writes, bytes; a write beyond it fails.
@@ -89,6 +98,9 @@ impl ServerProcess {
         let (cache, scratch) = (folder.path().join("cache"), folder.path().join("scratch"));
         let state = state_folder(folder.path(), &launch);
         std::fs::create_dir(&scratch).expect("a fresh folder");
+        if !launch.lacks_registry {
+            copy_registry(&cache);
+        }
         let (token, admin) = create_tokens(&state, &cache).await;
         let roots: Vec<PathBuf> = roots.iter().map(|root| root.to_path_buf()).collect();
         let settings: Vec<(String, String)> =
@@ -166,8 +178,8 @@ impl ServerProcess {
         self.child.try_wait().expect("the process can be waited for").is_none()
     }
 
-    /// Command lines of all descendants of this process.
-    pub fn children(&self) -> Vec<String> {
+    /// Ids of all descendants of this process.
+    pub fn descendants(&self) -> Vec<u32> {
         let mut pids = vec![self.pid()];
         let mut next = 0;
         while next < pids.len() {
@@ -178,9 +190,14 @@ impl ServerProcess {
             }
             next += 1;
         }
+        pids.split_off(1)
+    }
+
+    /// Command lines of all descendants of this process.
+    pub fn children(&self) -> Vec<String> {
         let command_line =
             |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).map(|l| l.replace('\0', " "));
-        pids[1..].iter().filter_map(|pid| command_line(pid).ok()).collect()
+        self.descendants().iter().filter_map(|pid| command_line(pid).ok()).collect()
     }
 
     /// Waits until it has no child processes but idle workers.

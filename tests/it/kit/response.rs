@@ -2,32 +2,41 @@
 
 use std::time::{Duration, Instant};
 
+use reqwest::header::RETRY_AFTER;
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 
-/// How long a busy machine may take to examine a file.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a busy machine may take to examine a file or to make an image.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Sends a request, again as long as its file is still being examined (`PROBE_TIMED_OUT`), as clients do.
+/// Pause between two requests.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Sends a request, again as long as the server has no time for it (`PROBE_TIMED_OUT`, `SERVER_BUSY`) or prepares a stream (202, or
+/// 200 with `Retry-After`), as clients do.
 ///
 /// # Panics
 /// If its body is a stream, or there is no answer.
-pub async fn send_until_probed(request: RequestBuilder) -> Response {
-    let deadline = Instant::now() + PROBE_TIMEOUT;
+pub async fn send_until_ready(request: RequestBuilder) -> Response {
+    let deadline = Instant::now() + READY_TIMEOUT;
     loop {
         let answer = request.try_clone().expect("the body can be sent again").send().await.expect("an answer");
-        if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
+        let status = answer.status();
+        let is_retryable = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::ACCEPTED].contains(&status);
+        // A playlist that is prepared is not an error.
+        if !is_retryable && !answer.headers().contains_key(RETRY_AFTER) {
             return answer;
         }
         let headers = answer.headers().clone();
         let body = answer.bytes().await.expect("a body");
-        let is_probing = String::from_utf8_lossy(&body).contains("PROBE_TIMED_OUT");
-        if !is_probing || Instant::now() > deadline {
-            let mut answer =
-                http::Response::builder().status(StatusCode::SERVICE_UNAVAILABLE).body(body).expect("valid");
+        let text = String::from_utf8_lossy(&body);
+        let is_busy = ["PROBE_TIMED_OUT", "SERVER_BUSY", "\"preparing\""].iter().any(|word| text.contains(word));
+        if !is_busy || Instant::now() > deadline {
+            let mut answer = http::Response::builder().status(status).body(body).expect("valid");
             *answer.headers_mut() = headers;
             return answer.into();
         }
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 

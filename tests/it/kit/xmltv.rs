@@ -8,7 +8,7 @@ use quick_xml::events::{BytesStart, Event};
 type ChildRule = (&'static str, bool, bool);
 
 /// Children that an element may have, in this order (xmltv.dtd 0.6).
-const CONTENT_MODEL: [(&str, &[ChildRule]); 4] = [
+const CONTENT_MODEL: [(&str, &[ChildRule]); 7] = [
     ("tv", &[("channel", false, true), ("programme", false, true)]),
     ("channel", &[("display-name", true, true), ("icon", false, true), ("url", false, true)]),
     (
@@ -40,10 +40,16 @@ const CONTENT_MODEL: [(&str, &[ChildRule]); 4] = [
         ],
     ),
     ("rating", &[("value", true, false), ("icon", false, true)]),
+    ("credits", &[("director", false, true), ("actor", false, true), ("writer", false, true), ("guest", false, true)]),
+    (
+        "video",
+        &[("present", false, false), ("colour", false, false), ("aspect", false, false), ("quality", false, false)],
+    ),
+    ("audio", &[("present", false, false), ("stereo", false, false)]),
 ];
 
 /// Required and optional attributes of the elements we write.
-const ATTRIBUTES: [(&str, &[&str], &[&str]); 7] = [
+const ATTRIBUTES: [(&str, &[&str], &[&str]); 8] = [
     ("tv", &[], &["date", "source-info-url", "source-info-name", "generator-info-name", "generator-info-url"]),
     ("channel", &["id"], &[]),
     ("programme", &["start", "channel"], &["stop", "catchup-id"]),
@@ -51,6 +57,7 @@ const ATTRIBUTES: [(&str, &[&str], &[&str]); 7] = [
     ("length", &["units"], &[]),
     ("episode-num", &[], &["system"]),
     ("rating", &[], &["system"]),
+    ("actor", &[], &["role", "guest"]),
 ];
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -13,7 +13,7 @@ use crate::kit;
 use crate::kit::response::{expect_error, expect_success};
 
 /// Writes a file of its own content.
-fn write(root: &Path, path: &str) {
+pub(super) fn write(root: &Path, path: &str) {
     let path = root.join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut bytes = mp4_bytes(2000);
@@ -21,19 +21,19 @@ fn write(root: &Path, path: &str) {
     std::fs::write(path, bytes).unwrap();
 }
 
-async fn start(root: &Path) -> kit::Server {
+pub(crate) async fn start(root: &Path) -> kit::Server {
     let server = kit::start_server(&[root]).await;
     catalogue::start(&server.service);
     library_watcher::start_watchers(&server.service);
     server
 }
 
-async fn get(server: &kit::Server, path: &str) -> Value {
+pub(super) async fn get(server: &kit::Server, path: &str) -> Value {
     expect_success(server.get(path).send().await.unwrap(), 200).await
 }
 
 /// Waits until a list has all its files.
-async fn wait_for(server: &kit::Server, path: &str, is_done: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn wait_for(server: &kit::Server, path: &str, is_done: impl Fn(&Value) -> bool) -> Value {
     for _ in 0..400 {
         let answer = get(server, path).await;
         if is_done(&answer) {
@@ -44,7 +44,7 @@ async fn wait_for(server: &kit::Server, path: &str, is_done: impl Fn(&Value) -> 
     panic!("{path}: {:#}", get(server, path).await);
 }
 
-async fn wait_for_all(server: &kit::Server) -> Value {
+pub(super) async fn wait_for_all(server: &kit::Server) -> Value {
     wait_for(server, "/api/library/items?limit=200", |answer| answer["scanning"] == false).await
 }
 
@@ -146,6 +146,31 @@ async fn files_are_items_that_are_listed_filtered_and_found() {
 }
 
 #[tokio::test]
+async fn films_with_people_and_genres_in_common_are_similar() {
+    let root = tempfile::tempdir().unwrap();
+    for (title, genres, person) in [
+        ("Alien", &["Horror", "Science Fiction"][..], "Sigourney Weaver"),
+        ("Event Horizon", &["Horror", "Science Fiction"], "Sam Neill"),
+        ("Working Girl", &["Comedy"], "Sigourney Weaver"),
+        ("The Fog", &["Horror"], "Jamie Lee Curtis"),
+    ] {
+        write(root.path(), &format!("Movies/{title} (1979).mkv"));
+        let genres: String = genres.iter().map(|genre| format!("<genre>{genre}</genre>")).collect();
+        let nfo = format!("<movie><title>{title}</title>{genres}<actor><name>{person}</name></actor></movie>");
+        std::fs::write(root.path().join(format!("Movies/{title} (1979).nfo")), nfo).unwrap();
+    }
+    let server = start(root.path()).await;
+    let films = wait_for_all(&server).await;
+    let id = films["items"][0]["id"].as_str().unwrap();
+    let similar = get(&server, &format!("/api/library/items/{id}/similar")).await;
+    assert_eq!(fields(&similar, "items", "title"), ["Working Girl", "Event Horizon"], "a person, then two genres");
+    let first = get(&server, &format!("/api/library/items/{id}/similar?limit=1")).await;
+    assert_eq!(fields(&first, "items", "title"), ["Working Girl"]);
+    let missing = format!("/api/library/items/f_{}/similar", "0".repeat(32));
+    expect_error(server.get(&missing).send().await.unwrap(), 404, "NOT_FOUND").await;
+}
+
+#[tokio::test]
 async fn a_series_has_seasons_and_the_next_episode() {
     let root = tempfile::tempdir().unwrap();
     fill(root.path());
@@ -218,4 +243,66 @@ async fn a_chosen_title_survives_a_rename_and_changes_are_followed() {
 
     let refused = server.request(Method::PATCH, &address).bearer_auth(&server.token).json(&json!({"title": "x"}));
     expect_error(refused.send().await.unwrap(), 403, "FORBIDDEN").await;
+}
+
+/// Completes a film or an episode.
+async fn watch(server: &kit::Server, path: &Path) {
+    server.service.clock.advance(Duration::from_secs(1));
+    let body = json!({"mediaPath": path});
+    expect_success(server.post("/api/stream/progress/watched", &body).send().await.unwrap(), 200).await;
+}
+
+#[tokio::test]
+async fn next_up_crosses_seasons_and_ends_with_the_series() {
+    let root = tempfile::tempdir().unwrap();
+    fill(root.path());
+    write(root.path(), "Movies/Alien 2 (1986).mkv");
+    write(root.path(), "Movies/a.mkv");
+    write(root.path(), "Movies/b.mkv");
+    write(root.path(), "Music/ABBA/Gold (1992)/02 - Knowing Me.m4a");
+    let server = start(root.path()).await;
+    wait_for_all(&server).await;
+    let lost = root.path().join("TV/Lost (2004)");
+    let next = async || {
+        let answer = get(&server, "/api/stream/next-up").await;
+        fields(&answer, "nextUp", "title").into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for film in ["Movies/Alien (1979).mkv", "Movies/a.mkv"] {
+        watch(&server, &root.path().join(film)).await;
+    }
+    assert_eq!(next().await, Vec::<String>::new(), "films of one folder are no episodes");
+    watch(&server, &lost.join("Season 1/Lost S01E01 Pilot.mkv")).await;
+    assert_eq!(next().await, ["Lost S01E02"]);
+    watch(&server, &lost.join("Season 1/Lost S01E02.mkv")).await;
+    assert_eq!(next().await, ["Lost S02E01"]);
+    // Also after the watched episodes were removed.
+    write(root.path(), "TV/Lost (2004)/Season 1/Lost S01E00 Before.mkv");
+    std::fs::remove_file(lost.join("Season 1/Lost S01E02.mkv")).unwrap();
+    std::fs::remove_file(lost.join("Season 1/Lost S01E01 Pilot.mkv")).unwrap();
+    wait_for(&server, "/api/library/items?kind=episode", |answer| answer["total"] == 3).await;
+    assert_eq!(next().await, ["Lost S02E01"]);
+    watch(&server, &lost.join("Season 2/Lost S02E01.mkv")).await;
+    assert_eq!(next().await, Vec::<String>::new(), "the series is over");
+    watch(&server, &root.path().join("Music/ABBA/Gold (1992)/01 - Dancing Queen.m4a")).await;
+    assert_eq!(next().await, ["02 - Knowing Me"]);
+}
+
+#[tokio::test]
+async fn progress_is_shown_at_a_copy_that_still_exists() {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), "Movies/Ember (2026).mkv");
+    let (original, copy) = (root.path().join("Movies/Ember (2026).mkv"), root.path().join("Movies/Ember copy.mkv"));
+    std::fs::copy(&original, &copy).unwrap();
+    let server = start(root.path()).await;
+    wait_for_all(&server).await;
+    for played in [&copy, &original] {
+        let body = json!({"mediaPath": played, "positionSeconds": 60, "durationSeconds": 600});
+        expect_success(server.post("/api/stream/progress", &body).send().await.unwrap(), 200).await;
+    }
+    let history = get(&server, "/api/stream/history").await;
+    assert_eq!((&history["history"][0]["mediaPath"], &history["total"]), (&json!(original), &json!(1)));
+    std::fs::remove_file(&original).unwrap();
+    let is_at_copy = |answer: &Value| answer["history"][0]["mediaPath"] == json!(copy);
+    let history = wait_for(&server, "/api/stream/history", is_at_copy).await;
+    assert_eq!((&history["history"][0]["available"], &history["total"]), (&json!(true), &json!(1)));
 }

@@ -1,9 +1,16 @@
 //! The library over HTTP: paths, folders, bytes, and the catalogue.
 
+mod albums;
+mod artwork;
 mod browse;
 mod bytes;
-mod catalogue;
+pub(crate) mod catalogue;
+mod marks;
+mod media_folders;
 mod paths;
+mod previews;
+mod scene_breaks;
+mod visibility;
 
 use std::path::Path;
 

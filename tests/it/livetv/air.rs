@@ -55,12 +55,12 @@ async fn playlists_are_the_same_after_a_kill_and_on_a_second_server() {
     let mut config = service_config(&program.state_folder(), &folder.path().join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: folder.path().to_path_buf() }];
     let service = Service::open(config).unwrap();
-    let path = folder.path().to_str().unwrap().into();
+    let path = folder.path().to_str().unwrap();
     let change = ChannelChange {
         name: Some("One".into()),
         mode: Some(ScheduleMode::Shuffle),
         start_at: Some(Timestamp::now() - Duration::from_secs(3600)),
-        requested_items: Some(vec![RequestedItem { path, recursive: false, title: None, weight: 1 }]),
+        requested_items: Some(vec![RequestedItem::from_path(path)]),
         ..ChannelChange::default()
     };
     let id = service.add_channel(change).await.unwrap().id;

@@ -38,8 +38,16 @@ async fn a_channel_is_created_listed_changed_and_deleted() {
         assert_eq!(channel[field], value, "{field}");
     }
     assert!(channel["tvgId"].as_str().unwrap().starts_with(&format!("ch-{}.", channel["id"])));
-    let logo = server.request(Method::GET, channel["logoUrl"].as_str().unwrap()).send().await.unwrap();
-    assert_eq!((logo.status().as_u16(), &logo.headers()["content-type"]), (200, &"image/svg+xml".parse().unwrap()));
+    let logo_url = channel["logoUrl"].as_str().unwrap();
+    for (url, accept, expected) in [
+        (logo_url.to_owned(), "image/avif,image/svg+xml,*/*", (200, "image/svg+xml")),
+        (logo_url.to_owned(), "*/*", (200, "image/png")),
+        (format!("{logo_url}?size=128"), "image/svg+xml", (200, "image/png")),
+        (format!("{logo_url}?size=100"), "*/*", (400, "application/json")),
+    ] {
+        let logo = server.request(Method::GET, &url).header("accept", accept).send().await.unwrap();
+        assert_eq!((logo.status().as_u16(), logo.headers()["content-type"].to_str().unwrap()), expected, "{url}");
+    }
 
     let listed = get(&server, CHANNELS).await["channels"][0].clone();
     assert_eq!((&listed["id"], &listed["items"], &listed["seed"]), (&channel["id"], &json!(null), &json!(null)));

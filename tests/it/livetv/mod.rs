@@ -6,18 +6,20 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::response::{expect_error, expect_success};
+use crate::kit::response::{expect_error, expect_success, send_until_ready};
 use crate::kit::{Server, media};
 
 mod air;
 mod blocks;
 mod breaks;
 mod channels;
+mod copies;
 mod demand;
 mod edits;
 mod encode_turns;
 mod events;
 mod export;
+mod follow;
 mod guide;
 mod output;
 mod overlays;
@@ -43,10 +45,10 @@ fn make_audio_files(folder: &Path, seconds: &[u32]) -> Vec<PathBuf> {
 }
 
 async fn send_as_admin(server: &Server, method: Method, target: &str, body: &Value) -> reqwest::Response {
-    server.request(method, target).bearer_auth(&server.admin).json(body).send().await.unwrap()
+    send_until_ready(server.request(method, target).bearer_auth(&server.admin).json(body)).await
 }
 
-async fn add_channel(server: &Server, body: &Value) -> Value {
+pub async fn add_channel(server: &Server, body: &Value) -> Value {
     expect_success(send_as_admin(server, Method::POST, CHANNELS, body).await, 201).await["channel"].clone()
 }
 

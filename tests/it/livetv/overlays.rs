@@ -58,6 +58,8 @@ async fn a_watermark_covers_its_corner_only() {
     let mut body = channel_body(&path, 60);
     body["watermark"] = json!({"imageUrl": red, "opacity": 100, "widthPercent": 10});
     let channel = add_channel(&server, &body).await;
+    let stored = json!({"imageUrl": red, "position": "bottom-right", "opacity": 100, "widthPercent": 10});
+    assert_eq!(channel["watermark"], stored, "admins read it back");
     let output = folder.path().join("seen.ts");
     record_aired(&server, &channel, (4, 8), &output).await;
     // A tenth of the width, half as high as wide, 3 % from the edges.

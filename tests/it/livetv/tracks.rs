@@ -37,12 +37,12 @@ async fn add_film_channel(server: &Server, folder: &Path) -> Value {
 }
 
 /// A track of a channel, read by its URL alone.
-struct Track {
-    playlist: MediaPlaylist,
-    url: Url,
+pub(super) struct Track {
+    pub playlist: MediaPlaylist,
+    pub url: Url,
 }
 
-async fn fetch(url: &Url) -> (String, Vec<u8>) {
+pub(super) async fn fetch(url: &Url) -> (String, Vec<u8>) {
     let answer = reqwest::get(url.clone()).await.unwrap();
     let status = answer.status();
     let content_type = answer.headers().get("content-type").map(|value| value.to_str().unwrap().to_owned());
@@ -52,7 +52,7 @@ async fn fetch(url: &Url) -> (String, Vec<u8>) {
 }
 
 impl Track {
-    async fn read(index: &Url, uri: &str) -> Self {
+    pub async fn read(index: &Url, uri: &str) -> Self {
         let url = index.join(uri).unwrap();
         let (content_type, text) = fetch(&url).await;
         assert_eq!(content_type, "application/vnd.apple.mpegurl");
@@ -60,7 +60,7 @@ impl Track {
     }
 
     /// Number, length, time and discontinuity of each segment.
-    fn timeline(&self) -> Vec<(f32, String, bool)> {
+    pub fn timeline(&self) -> Vec<(f32, String, bool)> {
         let segments = self.playlist.segments.iter();
         segments
             .map(|segment| (segment.duration, segment.program_date_time.unwrap().to_rfc3339(), segment.discontinuity))
@@ -68,7 +68,7 @@ impl Track {
     }
 
     /// The segments of each programme, after their init segment if they need one, and where that is.
-    async fn programmes(&self, content_type: &str) -> Vec<(Option<String>, Vec<u8>)> {
+    pub async fn programmes(&self, content_type: &str) -> Vec<(Option<String>, Vec<u8>)> {
         let mut programmes: Vec<(Option<String>, Vec<u8>)> = Vec::new();
         let (mut map, mut programme) = (None, None);
         for segment in &self.playlist.segments {
@@ -91,18 +91,23 @@ impl Track {
 }
 
 /// Stores init and segments as a file that decodes without a warning.
-fn store_decodable(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+pub(super) fn store_decodable(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(media::decoder_warnings(&path), "", "{name}");
     path
 }
 
-/// The multivariant playlist of the channel's first two airings of each film.
-async fn open_past(server: &Server, channel: &Value) -> (Url, m3u8_rs::MasterPlaylist, String) {
+/// The multivariant playlist of the channel's first airings of so many films, with this query.
+async fn open_past(
+    server: &Server,
+    channel: &Value,
+    films: u32,
+    query: &str,
+) -> (Url, m3u8_rs::MasterPlaylist, String) {
     let epoch = channel["epoch"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let end = epoch + Duration::from_secs(u64::from(4 * FILM_SECONDS));
-    let target = format!("/api/livetv/watch/{}?at={epoch}&end={end}&wait=15&format=fmp4", channel["id"]);
+    let end = epoch + Duration::from_secs(u64::from(films * FILM_SECONDS));
+    let target = format!("/api/livetv/watch/{}?at={epoch}&end={end}&wait=15&{query}", channel["id"]);
     let answer = server.get(&target).send().await.unwrap();
     assert_eq!(answer.status(), 200, "the redirect leads to a playlist");
     let url = answer.url().clone();
@@ -116,7 +121,7 @@ async fn all_tracks_of_a_channel_are_in_step() {
     make_films(folder.path());
     let server = kit::start_server(&[folder.path()]).await;
     let channel = add_film_channel(&server, folder.path()).await;
-    let (index, master, text) = open_past(&server, &channel).await;
+    let (index, master, text) = open_past(&server, &channel, 4, "format=fmp4").await;
     assert_eq!(master.variants.len(), 1, "{text}");
     assert_eq!(master.variants[0].codecs.as_deref(), Some("avc3.64001F,mp4a.40.2"), "{text}");
     let uris_of = |media_type: AlternativeMediaType| -> Vec<(Option<String>, String)> {
@@ -175,6 +180,64 @@ async fn all_tracks_of_a_channel_are_in_step() {
     assert!([0, 2].iter().all(|&n| texts[n].contains("\n00:00:01.000 --> 00:00:02.500\nHallo\n")), "{texts:?}");
     assert!([1, 3].iter().all(|&n| texts[n].starts_with("WEBVTT\n") && !texts[n].contains("-->")), "{texts:?}");
     assert_ne!(texts[0], texts[2], "each airing has its own X-TIMESTAMP-MAP");
+}
+
+/// The loudest sample of each channel of a file.
+fn peaks(path: &Path) -> Vec<f32> {
+    let channels = media::ffprobe(path, &["-show_entries", "stream=channels"])["streams"][0]["channels"].clone();
+    let [samples] = &media::convert(&[path], ["-map {n}:a:0 -f f32le"])[0];
+    let samples: Vec<f32> = samples.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect();
+    let count = channels.as_u64().unwrap() as usize;
+    (0..count).map(|n| samples.iter().skip(n).step_by(count).fold(0.0, |peak: f32, it| peak.max(it.abs()))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn surround_is_kept_beside_stereo_and_silent_where_an_item_has_less() {
+    let folder = tempfile::tempdir().unwrap();
+    let video = "-t 6 -c:v libx264 -preset ultrafast -g 50";
+    let surround = format!("{video} -af pan=5.1|BL=c0 -c:a ac3 -metadata:s:a:0 language=ger");
+    for (name, args) in [
+        ("0 surround.mkv", surround),
+        ("1 stereo.mp4", format!("{video} -c:a aac")),
+        ("2 silent.mp4", format!("{video} -an")),
+    ] {
+        media::flash_and_beep(&folder.path().join(name), FILM_SECONDS, &args);
+    }
+    let server = kit::start_server(&[folder.path()]).await;
+    let channel = add_film_channel(&server, folder.path()).await;
+    let (index, both, text) = open_past(&server, &channel, 3, "format=fmp4").await;
+    let groups: Vec<_> = both.variants.iter().map(|variant| variant.audio.clone().unwrap_or_default()).collect();
+    assert_eq!(groups, ["audio", "surround"], "{text}");
+    let stereo = Track::read(&index, both.alternatives[0].uri.as_deref().unwrap()).await;
+    let (index, master, text) = open_past(&server, &channel, 3, "format=auto&maxAudioChannels=6").await;
+    let [audio] = &master.alternatives[..] else { panic!("{text}") };
+    assert_eq!((audio.channels.as_deref(), audio.language.as_deref()), (Some("6"), Some("de")), "{text}");
+    let surround = Track::read(&index, audio.uri.as_deref().unwrap()).await;
+    assert_eq!(surround.timeline(), stereo.timeline());
+
+    let init = fetch(&surround.url.join(&surround.playlist.segments[0].map.as_ref().unwrap().uri).unwrap()).await.1;
+    let mut all = init.clone();
+    // ffmpeg's order: FL, FR, FC, LFE, BL, BR.
+    let is_loud = [[4].as_slice(), &[0, 1], &[]];
+    for ((map, programme), loud) in surround.programmes("audio/mp4").await.iter().zip(is_loud) {
+        let path = store_decodable(folder.path(), "programme.mp4", programme);
+        let peaks = peaks(&path);
+        let found: Vec<usize> = (0..peaks.len()).filter(|&n| peaks[n] > 0.1).collect();
+        assert!(peaks.len() == 6 && found == loud, "{map:?}: {peaks:?}");
+        assert!(programme.starts_with(&init), "audio has one init segment");
+        all.extend(&programme[init.len()..]);
+    }
+    let packets = media::packets(&store_decodable(folder.path(), "all.mp4", &all));
+    assert!(packets.windows(2).all(|pair| pair[1].pts - pair[0].pts == 1024), "audio is continuous");
+    let seconds = packets.len() as f64 * 1024.0 / 48_000.0;
+    assert!((seconds - f64::from(3 * FILM_SECONDS)).abs() < 0.05, "{seconds}");
+    // Without a statement of the channels, MPEG-TS is enough.
+    let stereo_target = format!("/api/livetv/watch/{}?wait=15&format=auto&maxAudioChannels=2", channel["id"]);
+    let answer = server.get(&stereo_target).send().await.unwrap();
+    assert!(answer.url().path().ends_with("/live.m3u8"), "{}", answer.url());
+    let refused =
+        server.get(&format!("/api/livetv/watch/{}/index.m3u8?maxAudioChannels=0", channel["id"])).send().await.unwrap();
+    expect_error(refused, 400, "VALIDATION_ERROR").await;
 }
 
 /// Length of the init segment at the start of a file: `ftyp` and `moov`.

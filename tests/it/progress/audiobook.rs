@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use hearthcast::domain::access::Principal;
+use hearthcast::domain::progress::{ProgressItem, ProgressSave};
 use serde_json::{Value, json};
 
 use super::{delete, get, route_with_path};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::{self, Server, media};
+use crate::library::catalogue::{start, wait_for};
 
 const BOOK_ROUTE: &str = "/api/stream/audiobook";
 const PROGRESS_ROUTE: &str = "/api/stream/audiobook/progress";
@@ -119,6 +122,41 @@ async fn audiobook_progress_stores_rate_and_percentage() {
 }
 
 #[tokio::test]
+async fn an_m4b_has_one_progress_wherever_it_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.m4b");
+    make_book(&path, "-c:a aac -f ipod");
+    let server = kit::start_server(&[folder.path()]).await;
+    // As earlier versions stored it.
+    let user = get(&server, "/api/auth/me").await["user"]["id"].as_str().unwrap().to_owned();
+    let source = server.service.library.open(path.to_str().unwrap()).await.unwrap();
+    let id = server.service.media.fingerprint(&source).await.unwrap();
+    let item = ProgressItem::new_file(id, path.to_str().unwrap(), source.len);
+    let save = ProgressSave { position_seconds: Some(2.5), duration_seconds: Some(6.0), ..ProgressSave::default() };
+    server.service.progress.save(&user, item, save, |_| true).await.unwrap();
+    server.service.clean_up_progress().await.unwrap();
+    let as_book = get(&server, &route_with_path(PROGRESS_ROUTE, &path)).await;
+    assert_eq!(
+        (&as_book["progress"]["positionSeconds"], &as_book["progress"]["progressPercentage"]),
+        (&json!(2.5), &json!(41.67))
+    );
+
+    let file_route = "/api/stream/progress";
+    let body = json!({"mediaPath": path, "positionSeconds": 3.5, "durationSeconds": 6, "mediaType": "audio"});
+    let saved = expect_success(server.post(file_route, &body).send().await.unwrap(), 200).await;
+    assert_eq!((&saved["positionSeconds"], &saved["mediaType"]), (&json!(3.5), &json!("audiobook")));
+    let book = get(&server, &route_with_path(PROGRESS_ROUTE, &path)).await["progress"].clone();
+    assert_eq!((&book["version"], &book["chapterIndex"]), (&saved["version"], &json!(1)));
+    let book = save_position(&server, &path, json!({"positionSeconds": 5.5})).await;
+    let as_file = get(&server, &route_with_path(file_route, &path)).await["progress"].clone();
+    assert_eq!((&as_file["positionSeconds"], &as_file["version"]), (&json!(5.5), &book["version"]));
+    assert_eq!(get(&server, "/api/stream/history").await["total"], 0);
+    assert_eq!(get(&server, "/api/stream/audiobook/history").await["total"], 1);
+    assert_eq!(delete(&server, &route_with_path(file_route, &path)).await["deleted"], true);
+    assert_eq!(get(&server, &route_with_path(PROGRESS_ROUTE, &path)).await["progress"], Value::Null);
+}
+
+#[tokio::test]
 async fn a_jump_back_to_the_start_keeps_the_old_position() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("book.m4b");
@@ -172,4 +210,74 @@ async fn a_folder_is_one_book_on_one_timeline() {
     expect_error(no_media, 415, "UNSUPPORTED_MEDIA_TYPE").await;
     let missing = server.get(&route_with_path(BOOK_ROUTE, &folder.path().join("none"))).send().await.unwrap();
     expect_error(missing, 404, "NOT_FOUND").await;
+}
+
+#[tokio::test]
+async fn the_parts_of_a_book_have_one_progress() {
+    let folder = tempfile::tempdir().unwrap();
+    let book_folder = folder.path().join("Audiobooks/Verne/The Island");
+    std::fs::create_dir_all(&book_folder).unwrap();
+    let parts: Vec<_> = [1, 2, 3].iter().map(|part| book_folder.join(format!("{part}.wav"))).collect();
+    for (at, part) in parts.iter().enumerate() {
+        let sine = format!("sine=frequency={}:duration={}:sample_rate=8000", 200 + at, 20 + 10 * at);
+        media::run_ffmpeg(part, &["-f lavfi -i", &sine, "-c:a pcm_s16le"]);
+    }
+    let server = start(folder.path()).await;
+    wait_for(&server, "/api/library/books", |answer| answer["books"][0]["fileCount"] == 3).await;
+
+    // By the interface's routes of books and of files, whose client knows only files.
+    let saved = save_position(&server, &parts[1], json!({"positionSeconds": 12.5, "durationSeconds": 30})).await;
+    assert_eq!((&saved["audiobookPath"], &saved["positionSeconds"]), (&json!(parts[1]), &json!(12.5)));
+    assert_eq!(get(&server, &route_with_path(PROGRESS_ROUTE, &parts[1])).await["progress"], saved);
+    let book = get(&server, &route_with_path(BOOK_ROUTE, &parts[0])).await;
+    assert_eq!((&book["audiobookPath"], &book["durationSeconds"]), (&json!(book_folder), &json!(90.0)));
+    let progress = &book["progress"];
+    assert_eq!((&progress["positionSeconds"], &progress["completed"]), (&json!(32.5), &json!(false)));
+    assert_eq!((&progress["filePath"], &progress["filePositionSeconds"]), (&json!(parts[1]), &json!(12.5)));
+
+    let file_route = "/api/stream/progress";
+    let body = json!({"mediaPath": parts[1], "positionSeconds": 29.9, "durationSeconds": 30, "completed": true});
+    let ended = expect_success(server.post(file_route, &body).send().await.unwrap(), 200).await;
+    assert_eq!((&ended["completed"], &ended["positionSeconds"]), (&json!(true), &json!(30.0)));
+    let listed = get(&server, "/api/library/books").await["books"][0].clone();
+    assert_eq!((&listed["watched"], &listed["progress"]["positionSeconds"]), (&json!(false), &json!(50.0)));
+    assert_eq!(listed["progress"]["filePath"], json!(parts[2]), "the next part is to be resumed");
+    let watched = get(&server, "/api/library/items?kind=audiobook&watched=watched").await;
+    let paths: Vec<_> = watched["items"].as_array().unwrap().iter().map(|item| item["mediaPath"].clone()).collect();
+    assert_eq!(paths, [json!(parts[0]), json!(parts[1])]);
+    let titles = get(&server, "/api/library/items?kind=audiobook").await;
+    let states: Vec<_> = titles["items"].as_array().unwrap().iter().map(|item| item["watched"].clone()).collect();
+    assert_eq!(states, [true, true, false]);
+
+    let body = json!({"mediaPath": parts[2]});
+    let done = expect_success(server.post("/api/stream/progress/watched", &body).send().await.unwrap(), 200).await;
+    assert_eq!(done["completed"], true);
+    let history = get(&server, "/api/stream/audiobook/history?status=completed").await;
+    assert_eq!((&history["total"], &history["history"][0]["audiobookPath"]), (&json!(1), &json!(book_folder)));
+    assert_eq!(get(&server, "/api/stream/history").await["total"], 0);
+    assert_eq!(get(&server, "/api/stream/next-up").await["nextUp"], json!([]));
+    assert_eq!(delete(&server, &route_with_path(file_route, &parts[0])).await["deleted"], true);
+    assert_eq!(get(&server, &route_with_path(PROGRESS_ROUTE, &book_folder)).await["progress"], Value::Null);
+}
+
+#[tokio::test]
+async fn earlier_progress_in_a_part_becomes_that_of_its_book() {
+    let folder = tempfile::tempdir().unwrap();
+    let book_folder = folder.path().join("Audiobooks/Verne/The Island");
+    std::fs::create_dir_all(&book_folder).unwrap();
+    for part in [1, 2] {
+        let sine = format!("sine=frequency={}:duration=20:sample_rate=8000", 200 + part);
+        media::run_ffmpeg(&book_folder.join(format!("{part}.wav")), &["-f lavfi -i", &sine, "-c:a pcm_s16le"]);
+    }
+    let server = start(folder.path()).await;
+    wait_for(&server, "/api/library/books", |answer| answer["books"][0]["fileCount"] == 2).await;
+    let user = get(&server, "/api/auth/me").await["user"]["id"].as_str().unwrap().to_owned();
+    let path = book_folder.join("2.wav").to_str().unwrap().to_owned();
+    let save = ProgressSave { position_seconds: Some(7.0), ..ProgressSave::default() };
+    server.service.save_progress(&Principal::without_login(user), &path, save).await.unwrap();
+    assert_eq!(get(&server, "/api/stream/history").await["total"], 1);
+    server.service.unite_part_progress().await.unwrap();
+    assert_eq!(get(&server, "/api/stream/history").await["total"], 0);
+    let progress = get(&server, &route_with_path(PROGRESS_ROUTE, &book_folder)).await["progress"].clone();
+    assert_eq!((&progress["positionSeconds"], &progress["filePositionSeconds"]), (&json!(27.0), &json!(7.0)));
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::kit::response::expect_success;
+use crate::kit::response::{expect_success, send_until_ready};
 use crate::kit::{Server, media};
 
 mod audiobook;
@@ -40,7 +40,7 @@ async fn save(server: &Server, path: &Path, position: f64, fields: Value) -> Val
 }
 
 async fn get(server: &Server, target: &str) -> Value {
-    expect_success(server.get(target).send().await.unwrap(), 200).await
+    expect_success(send_until_ready(server.get(target)).await, 200).await
 }
 
 async fn delete(server: &Server, target: &str) -> Value {

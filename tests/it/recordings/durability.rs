@@ -31,12 +31,7 @@ async fn prepare_recording(
         name: Some("One".into()),
         mode: Some(ScheduleMode::Sequential),
         start_at: Some(Timestamp::now() - Duration::from_secs(7200)),
-        requested_items: Some(vec![RequestedItem {
-            path: films.to_str().unwrap().into(),
-            recursive: false,
-            title: None,
-            weight: 1,
-        }]),
+        requested_items: Some(vec![RequestedItem::from_path(films.to_str().unwrap())]),
         ..ChannelChange::default()
     };
     let channel_id = service.add_channel(change).await.unwrap().id;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::response::{expect_error, expect_success};
+use crate::kit::response::{expect_error, expect_success, send_until_ready};
 use crate::kit::{self, Server, media, player, ts};
 use hearthcast::domain::time::Ticks;
 
@@ -76,7 +76,7 @@ impl RecordingServer {
 }
 
 async fn send_as_admin(server: &Server, method: Method, target: &str, body: &Value) -> reqwest::Response {
-    server.request(method, target).bearer_auth(&server.admin).json(body).send().await.unwrap()
+    send_until_ready(server.request(method, target).bearer_auth(&server.admin).json(body)).await
 }
 
 /// Decodes a recording: no warning, increasing times that begin at one second, and about this length.
@@ -201,7 +201,7 @@ async fn invalid_recordings_are_refused_with_their_field() {
     // Recordings of an admin are hidden from other users.
     let created = studio.schedule(600, 700, json!({})).await;
     let listed = expect_success(server.get(RECORDINGS).send().await.unwrap(), 200).await;
-    assert_eq!(listed, json!({"recordings": [], "series": []}));
+    assert_eq!(listed, json!({"enabled": true, "recordings": [], "series": []}));
     let target = format!("{RECORDINGS}/{}", created["id"].as_str().unwrap());
     expect_error(server.get(&target).send().await.unwrap(), 404, "NOT_FOUND").await;
 
@@ -211,6 +211,8 @@ async fn invalid_recordings_are_refused_with_their_field() {
     let refusal =
         expect_error(send_as_admin(&without_recordings, Method::POST, RECORDINGS, &body).await, 409, "CONFLICT").await;
     assert!(refusal["error"].as_str().unwrap().contains("recordings"), "{refusal}");
+    let listed = expect_success(without_recordings.get(RECORDINGS).send().await.unwrap(), 200).await;
+    assert_eq!(listed["enabled"], false);
 }
 
 #[tokio::test]
@@ -241,6 +243,47 @@ async fn a_series_rule_schedules_its_programmes_once() {
     )
     .await;
     assert_eq!((&remaining["recordings"], remaining["series"].as_array().unwrap().len()), (&json!([]), 1));
+}
+
+#[tokio::test]
+async fn scheduled_recordings_follow_a_changed_series_rule() {
+    let studio = RecordingServer::start().await;
+    let server = &studio.server;
+    let body = json!({"channelId": studio.channel["id"], "series": {"title": "Show"}});
+    let created = expect_success(send_as_admin(server, Method::POST, RECORDINGS, &body).await, 201).await;
+    let target = format!("{RECORDINGS}/series/{}", created["series"]["id"].as_str().unwrap());
+    let change = async |body: Value| send_as_admin(server, Method::PATCH, &target, &body).await;
+    let scheduled = async || {
+        let target = format!("{RECORDINGS}?state=scheduled");
+        let listed = expect_success(send_as_admin(server, Method::GET, &target, &json!({})).await, 200).await;
+        listed["recordings"].as_array().unwrap().clone()
+    };
+    let before = scheduled().await;
+    let ids = |recordings: &[Value]| -> std::collections::BTreeSet<String> {
+        recordings.iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let edits = json!({"paddingSeconds": {"after": 90}, "keep": {"count": 3}});
+    let changed = expect_success(change(edits).await, 200).await["series"].clone();
+    assert_eq!((&changed["title"], &changed["keep"]), (&json!("Show"), &json!({"count": 3, "days": null})));
+    let after = scheduled().await;
+    assert!(ids(&before).intersection(&ids(&after)).count() > 0, "the same recordings are scheduled");
+    assert!(after.iter().all(|one| one["paddingSeconds"]["after"] == 90.0 && one["keep"]["count"] == 3));
+
+    // Both films have been shown within the hour, so nothing is new.
+    expect_success(change(json!({"newOnly": true})).await, 200).await;
+    assert_eq!(scheduled().await, Vec::<Value>::new());
+    expect_success(change(json!({"newOnly": false, "keep": {}})).await, 200).await;
+    let planned = scheduled().await;
+    assert!(planned.len() >= 40 && planned.iter().all(|one| one["keep"] == json!({"count": null, "days": null})));
+    expect_success(change(json!({"title": "Another show"})).await, 200).await;
+    assert_eq!(scheduled().await, Vec::<Value>::new());
+
+    for (field, body) in [("title", json!({"title": " "})), ("keep.days", json!({"keep": {"days": 0}}))] {
+        let refusal = expect_error(change(body).await, 400, "VALIDATION_ERROR").await;
+        assert_eq!(refusal["details"]["fields"][0]["field"], field, "{refusal}");
+    }
+    let unknown = format!("{RECORDINGS}/series/ser_unknown");
+    expect_error(send_as_admin(server, Method::PATCH, &unknown, &json!({})).await, 404, "NOT_FOUND").await;
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use crate::kit::response::expect_success;
 mod guides;
 /// Hostile lists and guides.
 mod hostile;
+mod images;
 mod lists;
 /// Attempts to bypass the rights check.
 mod rights_bypass;

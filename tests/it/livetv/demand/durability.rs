@@ -41,12 +41,7 @@ async fn the_channel_clock_survives_a_kill() {
         name: Some("Mine".into()),
         mode: Some(ScheduleMode::Sequential),
         on_demand: Some(true),
-        requested_items: Some(vec![RequestedItem {
-            path: folder.path().to_str().unwrap().into(),
-            recursive: false,
-            title: None,
-            weight: 1,
-        }]),
+        requested_items: Some(vec![RequestedItem::from_path(folder.path().to_str().unwrap())]),
         ..ChannelChange::default()
     };
     let service = open_service(&program, folder.path());

@@ -1,0 +1,183 @@
+//! Hardware encoders: used after a trial, and replaced by software when they fail. There is no such hardware here, so a wrapper of
+//! ffmpeg offers libx264 under the name of one, with faults.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::sessions::{play_to_end, session_path, start};
+use crate::kit::response::expect_success;
+use crate::kit::{self, media};
+
+/// Seconds of the film.
+const SECONDS: f64 = 10.0;
+
+/// `{TRIAL}` and `{RUN}` are the commands of an encoder's trial and of a run, `{DECODING}` that of a run whose source hardware
+/// decodes, and of its trials; the real program and its arguments are `ffmpeg "$@"`.
+const WRAPPER: &str = r#"#!/bin/sh
+encodes= decodes= skips= is_run=
+for word in "$@"; do
+    shift
+    if [ "$skips" ]; then
+        case $word in videotoolbox*) echo 'no such device' >&2; exit 1 ;; esac
+        skips=
+        continue
+    fi
+    case $word in
+    h264_nvenc) encodes=1 word=libx264 ;;
+    -copyts) is_run=1 ;;
+    # Trials of other codecs would take most of the time.
+    libx265 | libsvtav1 | libvpx-vp9) echo 'left out' >&2; exit 1 ;;
+    -init_hw_device | -hwaccel | -hwaccel_output_format) decodes=1 skips=1; continue ;;
+    *hwdownload*) word=$(printf %s "$word" | sed 's/hwdownload,format=[a-z0-9]*,//') ;;
+    -preset | -rc | -cq | -no-scenecut | -forced-idr) if [ "$encodes" ]; then skips=1; continue; fi ;;
+    esac
+    set -- "$@" "$word"
+done
+if [ "$decodes" ]; then {DECODING}; fi
+if [ -z "$encodes" ]; then exec ffmpeg "$@"; fi
+if [ "$is_run" ]; then
+    {RUN}
+else
+    {TRIAL}
+fi
+"#;
+
+const WORKS: &str = r#"exec ffmpeg "$@""#;
+const NO_DECODER: &str = "echo 'no such device' >&2; exit 1";
+
+/// A folder with the wrapper and ffprobe; returns the path of the wrapper.
+fn make_tools(folder: &Path, trial: &str, run: &str, decoding: &str) -> PathBuf {
+    let wrapper = WRAPPER.replace("{TRIAL}", trial).replace("{RUN}", run).replace("{DECODING}", decoding);
+    for (name, script) in [("ffmpeg", &*wrapper), ("ffprobe", "#!/bin/sh\nexec ffprobe \"$@\"\n")] {
+        std::fs::write(folder.join(name), script).unwrap();
+        std::fs::set_permissions(folder.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    folder.join("ffmpeg")
+}
+
+/// A server with these tools and a film.
+struct Bench {
+    folder: tempfile::TempDir,
+    server: kit::Server,
+}
+
+impl Bench {
+    async fn new(trial: &str, run: &str, forbidden: &[&str]) -> Self {
+        Self::with_decoder(trial, run, NO_DECODER, forbidden).await
+    }
+
+    async fn with_decoder(trial: &str, run: &str, decoding: &str, forbidden: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("library");
+        std::fs::create_dir(&library).unwrap();
+        let (video, audio) = (format!("testsrc2=s=320x180:r=25:d={SECONDS}"), format!("sine=d={SECONDS}:r=48000"));
+        let lavfi = "-f lavfi -i";
+        let encode = "-c:v mpeg2video -q:v 4 -g 25 -c:a ac3 -ac 2";
+        media::run_ffmpeg(&library.join("film.mkv"), &[lavfi, &video, lavfi, &audio, encode]);
+        let ffmpeg = make_tools(folder.path(), trial, run, decoding);
+        let server = kit::start_server_with(&[&library], |config| {
+            config.ffmpeg = ffmpeg;
+            config.forbidden_encoders = forbidden.iter().map(|name| (*name).to_owned()).collect();
+        })
+        .await;
+        Self { server, folder }
+    }
+
+    /// Plays the film to its end; returns the diagnostics.
+    async fn play(&self) -> Value {
+        let film = self.folder.path().join("library/film.mkv");
+        let session = start(&self.server, &json!({"mediaPath": film, "forceTranscode": true})).await;
+        let url = format!("{}{}", self.server.base, session["signedPlaylistUrl"].as_str().unwrap());
+        let (warnings, seconds) = play_to_end(url).await;
+        assert_eq!(warnings, "");
+        assert!((seconds - SECONDS).abs() < 0.1, "{seconds}");
+        let status = self.server.get(&format!("{}/status", session_path(&session))).send().await.unwrap();
+        let diagnostics = expect_success(status, 200).await["diagnostics"].take();
+        let stop = format!("{}/stop", session_path(&session));
+        self.server.post(&stop, &json!({})).send().await.unwrap();
+        diagnostics
+    }
+
+    /// The views of the decoding hardware that works.
+    async fn decoders(&self) -> Vec<Value> {
+        let answer = expect_success(self.server.get("/api/stream/v2-workers").send().await.unwrap(), 200).await;
+        answer["local"]["hardwareDecoders"].as_array().unwrap().clone()
+    }
+
+    /// The view of the hardware encoder among those that work; null if it is rejected.
+    async fn hardware(&self) -> Value {
+        let answer = expect_success(self.server.get("/api/stream/v2-workers").send().await.unwrap(), 200).await;
+        let encoders = answer["local"]["encoders"].as_array().unwrap();
+        encoders.iter().find(|encoder| encoder["name"] == "h264_nvenc").cloned().unwrap_or_default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hardware_encoder_that_passes_its_trial_is_used_unless_it_is_forbidden() {
+    let bench = Bench::new(WORKS, WORKS, &[]).await;
+    let played = bench.play().await;
+    assert_eq!((&played["encoder"], &played["fallback"]), (&json!("h264_nvenc"), &json!(false)), "{played}");
+    let view = bench.hardware().await;
+    assert_eq!((&view["kind"], &view["notUsed"]), (&json!("hardware"), &Value::Null), "{view}");
+
+    for forbidden in ["h264_nvenc", "hardware"] {
+        let bench = Bench::new(WORKS, WORKS, &[forbidden]).await;
+        let played = bench.play().await;
+        assert_ne!(played["encoder"], "h264_nvenc", "{played}");
+        assert_eq!(bench.hardware().await["notUsed"], "forbidden by forbidden_encoders");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hardware_encoder_that_fails_costs_no_viewer_the_film_and_rests() {
+    let faults = [
+        "echo 'no capable devices found' >&2; exit 1",
+        // After some segments.
+        r#"ffmpeg "$@" | head -c 300000; echo 'the device is gone' >&2; exit 1"#,
+        "head -c 2000000 /dev/zero",
+    ];
+    for fault in faults {
+        let bench = Bench::new(WORKS, fault, &[]).await;
+        let played = bench.play().await;
+        assert_eq!((&played["encoder"], &played["fallback"]), (&json!("libx264"), &json!(true)), "{fault}: {played}");
+        let view = bench.hardware().await;
+        assert!(view["notUsed"].as_str().unwrap().starts_with("rests for "), "{fault}: {view}");
+        let next = bench.play().await;
+        assert_eq!(next["fallback"], false, "{fault}: {next}");
+        assert_ne!(next["encoder"], "h264_nvenc", "{fault}: {next}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hardware_encoder_that_fails_its_trial_is_not_used() {
+    for trial in ["exit 1", "head -c 100000 /dev/zero", r#"ffmpeg "$@" | head -c 20000"#] {
+        let bench = Bench::new(trial, WORKS, &[]).await;
+        assert_eq!(bench.hardware().await, Value::Null, "{trial}");
+        let played = bench.play().await;
+        assert_ne!(played["encoder"], "h264_nvenc", "{trial}: {played}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hardware_decodes_beside_its_encoder_and_is_given_up_step_by_step() {
+    let bench = Bench::with_decoder(WORKS, WORKS, WORKS, &[]).await;
+    let decoders = bench.decoders().await;
+    assert_eq!(decoders.len(), 1, "{decoders:?}");
+    assert_eq!(decoders[0]["name"], "cuda");
+    assert!(decoders[0]["formats"].as_array().unwrap().contains(&json!("MPEG-2")), "{decoders:?}");
+    let played = bench.play().await;
+    assert_eq!(played["hardwareDecoder"], "cuda", "{played}");
+    assert_eq!((&played["encoder"], &played["fallback"]), (&json!("h264_nvenc"), &json!(false)), "{played}");
+
+    // The device is lost in the middle of the film, first for decoding, then for encoding.
+    let decoding_ends = r#"[ "$is_run" ] || exec ffmpeg "$@"; ffmpeg "$@" | head -c 300000; exit 1"#;
+    let bench = Bench::with_decoder(WORKS, "exit 1", decoding_ends, &[]).await;
+    assert_eq!(bench.decoders().await.len(), 1);
+    let played = bench.play().await;
+    assert_eq!((&played["encoder"], &played["hardwareDecoder"]), (&json!("libx264"), &Value::Null), "{played}");
+    for view in [bench.hardware().await, bench.decoders().await[0].clone()] {
+        assert!(view["notUsed"].as_str().unwrap().starts_with("rests for "), "{view}");
+    }
+}

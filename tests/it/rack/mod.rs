@@ -1,0 +1,4 @@
+mod enrolment;
+mod nats_server;
+mod sessions;
+mod worker_program;

@@ -133,7 +133,11 @@ async fn measure_runs(item: &Path, folder: &Path, backend: BackendSetting, has_b
         tokio::join!(service.local_encoders.test_encoders(), service.renditions.find_backends(), service.media.warm());
         let request = start_request(item, has_burn);
         let (cpu, started) = (cpu_seconds(), Instant::now());
-        let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {
+        let PlannedPlayback::Session(plan) =
+            planner::plan_playback(&service, &hearthcast::domain::visibility::Visibility::All, request)
+                .await
+                .expect("a plan")
+        else {
             panic!("direct")
         };
         let segments = plan.spec().grid.len();

@@ -95,12 +95,10 @@ async fn add_channels(folder: &Path) -> Arc<Service> {
     let started = Instant::now();
     for n in 0..CHANNELS {
         let channel_item = |item: usize| RequestedItem {
-            path: path.to_str().expect("plain text").into(),
-            recursive: false,
             title: Some(
                 format!("The Show of {n} S{:02}E{:02} What happened & why", 1 + item / 10, 1 + item % 10).into(),
             ),
-            weight: 1,
+            ..RequestedItem::from_path(path.to_str().expect("plain text"))
         };
         let change = ChannelChange {
             name: Some(format!("Channel {n}")),
@@ -128,6 +126,7 @@ fn measure_xmltv(service: &Service) {
         naming: ChannelNaming::Stable,
         local_times: false,
         include_lcn: false,
+        icons: xmltv::ItemIcons::default(),
     };
     let (mut ours, mut quick_xml, mut bytes, mut count) = (Vec::new(), Vec::new(), (0, 0), 0);
     for _ in 0..ROUNDS {

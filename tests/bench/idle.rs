@@ -63,7 +63,7 @@ async fn add_channels(program: &ServerProcess, folder: PathBuf, count: u32) {
     config.roots = vec![Root { id: "r0".into(), path: folder.clone() }];
     let service = Service::open(config).expect("the service opens");
     for n in 0..count {
-        let item = RequestedItem { path: folder.to_string_lossy().into(), recursive: false, title: None, weight: 1 };
+        let item = RequestedItem::from_path(folder.to_string_lossy());
         let change = ChannelChange {
             name: Some(format!("Channel {n}")),
             start_at: Some(Timestamp::now() - Duration::from_secs(3600)),
@@ -80,7 +80,7 @@ async fn wait_until_up(program: &ServerProcess) {
 }
 
 /// Anonymous memory once it is constant, KiB; pages of files are not counted, because the kernel can reclaim them.
-async fn settled_kib(program: &ServerProcess) -> u64 {
+pub async fn settled_kib(program: &ServerProcess) -> u64 {
     let mut last = 0;
     loop {
         tokio::time::sleep(Duration::from_secs(2)).await;

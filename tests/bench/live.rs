@@ -123,7 +123,7 @@ fn make_film(path: &Path, video_args: &str) {
 /// Adds a channel of one film that has been on air for a while.
 async fn add_channel(service: &Arc<Service>, file: &Path) -> u32 {
     let max_height = file.ends_with("copied.mp4").then_some(None);
-    let item = RequestedItem { path: file.to_string_lossy().into(), recursive: false, title: None, weight: 1 };
+    let item = RequestedItem::from_path(file.to_string_lossy());
     let change = ChannelChange {
         name: Some("Zap".into()),
         start_at: Some(Timestamp::now() - Duration::from_secs(85)),

@@ -2,10 +2,14 @@
 //! or fails here. The latest figures and their conditions are in `README.md`.
 #![allow(clippy::disallowed_methods, reason = "benchmarks open files that they made")]
 
+/// Thumbnails of films, compared with ffmpeg's `thumbnail` filter.
+mod artwork;
 /// The GStreamer backend, compared with the ffmpeg backend.
 mod backends;
 /// A large cached file, compared with nginx.
 mod bytes;
+/// The catalogue and its search.
+mod catalogue;
 /// Segments of one track in fMP4, compared with nginx and the ffmpeg command.
 mod cmaf;
 /// Damaged files of a killed server.
@@ -34,6 +38,11 @@ mod live;
 mod package;
 /// Servers under test, and a client.
 mod peer;
+/// GStreamer's registry for servers that are not on their first start.
+#[path = "../it/kit/plugin_registry.rs"]
+mod plugin_registry;
+/// Seek previews, compared with ffmpeg's `fps` filter.
+mod previews;
 /// Media info, compared with ffprobe.
 mod probe;
 #[path = "../it/kit/program.rs"]
@@ -45,16 +54,24 @@ mod progress;
 mod service_config;
 /// A session's start and speed, compared with the ffmpeg command.
 mod session;
+/// A household for hours.
+mod soak;
 /// Large and hostile imported lists and guides.
 mod sources;
 /// Worker processes, compared with GStreamer in the server process.
 mod workers;
 
+/// Takes half an hour, so it runs only if it is named.
+const SOAK: &str = "soak";
+
 fn main() {
     let selected_rows: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 13] = [
+    let rows: [(&str, fn()); 17] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
+        ("artwork", artwork::run),
+        ("previews", previews::run),
+        ("catalogue", catalogue::run),
         ("session", session::run),
         ("backends", backends::run),
         ("package", package::run),
@@ -66,9 +83,10 @@ fn main() {
         ("idle", idle::run),
         ("sources", sources::run),
         ("workers", workers::run),
+        (SOAK, soak::run),
     ];
     for (name, run) in rows {
-        if selected_rows.is_empty() || selected_rows.iter().any(|row| row == name) {
+        if selected_rows.is_empty() && name != SOAK || selected_rows.iter().any(|row| row == name) {
             run();
         }
     }

@@ -115,10 +115,20 @@ fn segment_files(segments: &Path) -> Vec<(String, u64)> {
 
 /// Processor time of this process's ended children, seconds.
 pub fn children_seconds() -> f64 {
+    stat_seconds([13, 14])
+}
+
+/// Processor time of this process and its ended children, seconds.
+pub fn processor_seconds() -> f64 {
+    stat_seconds([11, 12]) + children_seconds()
+}
+
+/// Two fields of `/proc/self/stat` after the name (proc(5)), seconds.
+fn stat_seconds(numbers: [usize; 2]) -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let field = |n: usize| fields.get(n).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-    (field(13) + field(14)) / 100.0
+    numbers.map(field).iter().sum::<f64>() / 100.0
 }
 
 /// Processor seconds per GiB of nginx sending the files that ffmpeg wrote.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
-use hearthcast::engine::source::Roots;
+use hearthcast::domain::media::Media;
+use hearthcast::engine::source::{Roots, SourceFile};
 use hearthcast::service::media::Probes;
 use hearthcast::service::quarantine::NoQuarantine;
 use hearthcast::service::{Service, open_isolation};
@@ -99,7 +100,17 @@ async fn known_medians(folder: &Path, path: &Path) -> (f64, f64) {
 }
 
 /// A percentile of these times, ms.
-fn percentile_millis(mut times: Vec<Duration>, share: f64) -> f64 {
+/// Opens and probes a film in a folder.
+pub async fn open_film(folder: &Path, path: &Path) -> (Arc<SourceFile>, Arc<Media>) {
+    let roots = Roots::open(vec![Root { id: "r".into(), path: folder.to_owned() }]).expect("the folder opens");
+    let source = Arc::new(roots.open_file(path.to_str().expect("plain text")).expect("the film opens"));
+    let config = service_config(&folder.join("state"), &folder.join("cache"));
+    let isolation = open_isolation(&config, Arc::new(NoQuarantine));
+    let probed = Probes::new(Path::new("ffmpeg"), Duration::from_secs(5), isolation).probe(&source).await;
+    (source, probed.expect("the film is media").media)
+}
+
+pub fn percentile_millis(mut times: Vec<Duration>, share: f64) -> f64 {
     times.sort();
     times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0
 }

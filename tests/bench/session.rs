@@ -81,7 +81,11 @@ async fn measure_session(film: &Path, folder: &Path, is_encoded: bool) -> Sessio
     let playback = PlaybackRequest { force_transcode: true, max_bitrate_kbps, ..PlaybackRequest::default() };
     let request = StartRequest { media_path, playback, ..StartRequest::default() };
     let started = Instant::now();
-    let PlannedPlayback::Session(plan) = planner::plan_playback(&service, request).await.expect("a plan") else {
+    let PlannedPlayback::Session(plan) =
+        planner::plan_playback(&service, &hearthcast::domain::visibility::Visibility::All, request)
+            .await
+            .expect("a plan")
+    else {
         panic!("direct")
     };
     assert_eq!(plan.spec().rendition.encodes_video(), is_encoded);

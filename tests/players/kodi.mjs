@@ -6,13 +6,18 @@ import { join } from "node:path";
 import { setting, startKodi, userdata, writeSettings } from "./kodi-process.mjs";
 import { waitUntil } from "./program.mjs";
 
-export async function kodi(tv, folder) {
+/** Settings of IPTV Simple for the links of a lineup and its guide. */
+export function writePvrSettings(tv, folder) {
   const addonFolder = join(userdata(folder), "addon_data/pvr.iptvsimple");
   mkdirSync(addonFolder, { recursive: true });
   // The first start migrates the add-on's settings to those of an instance.
   for (const file of ["settings.xml", "instance-settings-1.xml"]) writeSettings(join(addonFolder, file), [setting("kodi_addon_instance_name", "Hearthcast"), setting("kodi_addon_instance_enabled", true),
     setting("m3uPathType", 1), setting("m3uUrl", tv.m3u), setting("m3uCache", false), setting("epgPathType", 1), setting("epgUrl", tv.xmltv),
     setting("epgCache", false), setting("catchupEnabled", true)]);
+}
+
+export async function kodi(tv, folder) {
+  writePvrSettings(tv, folder);
   const { call, log, streams, isPlaying, complaints, stop } = await startKodi(folder);
   /** The durations of its buffering stops, ms: a new video size causes one of about 20 ms. */
   const stallDurations = () => {

@@ -1,7 +1,7 @@
 // Real players on a channel of very different films: each starts cold, all play at once.
 // `soak.mjs PROGRAM [BOUNDARIES [PLAYER…]]`. With SKIPS=SECONDS the films are twice as long and the channel is on demand: it
 // skips to the next film at this interval. With BREAKS=1 there is one film of half an hour, joined half a minute before its
-// first break.
+// first break. With COPIES=1 the films are in HEVC, AV1 and H.264, and browsers get those as they are that they decode.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -21,11 +21,20 @@ const SKIP_SECONDS = Number(process.env.SKIPS ?? 0);
 const HAS_BREAKS = process.env.BREAKS === "1";
 const FIRST_BREAK_SECONDS = 600;
 
+/** Whether video is copied. */
+const HAS_COPIES = process.env.COPIES === "1";
+
 /** The length of a film, and how much of it is played. */
-const FILM_SECONDS = SKIP_SECONDS > 0 ? 2 * SKIP_SECONDS : 6;
+const FILM_SECONDS = SKIP_SECONDS > 0 ? 2 * SKIP_SECONDS : HAS_COPIES ? 20 : 6;
 const SEEN_SECONDS = SKIP_SECONDS || FILM_SECONDS;
 
-const FILMS = [
+const COPIED_FILMS = [
+  ["A.mkv", "testsrc2=s=640x360:r=25", "sine=300:r=48000", "-c:v libx265 -preset ultrafast -x265-params keyint=50:min-keyint=50:log-level=none -pix_fmt yuv420p10le -c:a aac"],
+  ["B.mp4", "testsrc2=s=1280x720:r=25", "sine=400:r=48000", "-c:v libx264 -preset ultrafast -g 50 -pix_fmt yuv420p -c:a aac"],
+  ["C.mkv", "testsrc2=s=640x360:r=30", "sine=500:r=48000", "-c:v libsvtav1 -preset 12 -g 60 -pix_fmt yuv420p -c:a libopus"],
+];
+
+const FILMS = HAS_COPIES ? COPIED_FILMS : [
   ["A.mp4", "testsrc2=s=640x360:r=25", "sine=300:r=48000", "-c:v libx264 -preset ultrafast -g 50 -bf 2 -pix_fmt yuv420p -c:a aac"],
   ["B.mkv", "testsrc2=s=320x240:r=30", "sine=400:r=44100", "-c:v mpeg4 -c:a libmp3lame -ac 1"],
   ["C.mkv", "testsrc2=s=1280x720:r=24000/1001", "sine=500:r=48000", "-c:v libx264 -preset ultrafast -g 96 -pix_fmt yuv420p -c:a ac3 -ac 6"],
@@ -37,7 +46,7 @@ const FILMS = [
 const PLAYERS = { ffmpeg, mpv, vlc, gstreamer, kodi, chromium, firefox };
 
 const [binary, boundaries = "10", ...named] = process.argv.slice(2);
-const chosen = named.length > 0 ? named : Object.keys(PLAYERS);
+const chosen = named.length > 0 ? named : HAS_COPIES ? ["chromium", "firefox"] : Object.keys(PLAYERS);
 const folder = mkdtempSync(join(tmpdir(), "hearthcast-players-"));
 const server = await startDemo(binary);
 let failed = false;
@@ -67,7 +76,17 @@ async function createChannel() {
   const { secret } = await send("/api/livetv/tokens", { name: "players", channelIds: [id] });
   const withToken = (path) => `${server.base}${path}?token=${secret}`;
   const skip = () => send(`/api/livetv/channels/${id}/skip`, {});
+  if (HAS_COPIES) return { base: server.base, open: (capabilities) => openCopies(withToken(`/api/livetv/watch/${id}`), capabilities) };
   return { skip, base: server.base, m3u: withToken("/api/livetv/m3u"), xmltv: withToken("/api/livetv/xmltv"), live: withToken(`/api/livetv/watch/${id}/live.m3u8`) };
+}
+
+/** The playlist in which the films are copied whose codecs the browser decodes. */
+async function openCopies(watchAddress, { codecs }) {
+  const videoCodecs = codecs.filter((codec) => /^(hvc1|av01|vp09)\./.test(codec)).join(",");
+  const answer = await fetch(`${watchAddress}&${new URLSearchParams({ wait: "15", format: "fmp4", videoCodecs })}`);
+  const playlist = await answer.text();
+  console.log(`opened with ${videoCodecs}: ${playlist.match(/CODECS="[^"]*"/g)}`);
+  return answer.url;
 }
 
 /** All films in turn. The channel started an hour ago, so that players find a full live window. */

@@ -1,5 +1,6 @@
 // A 4K film in HDR10 with surround: `uhd.mjs PROGRAM [PLAYER…]`. Prints what was copied, how it played, and the processor time of the
-// server. A browser gets a session as it would beside an HDR screen and on a fast machine: the page claims neither here.
+// server. With AUDIO=aac nothing of it is encoded for a browser that decodes the video. A browser gets a session as it would beside an HDR
+// screen and on a fast machine: the page claims neither here.
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
@@ -15,6 +16,7 @@ import { watch } from "./watch.mjs";
 /** The clip of 4 s is repeated. */
 const REPETITIONS = 30;
 const SEEN_SECONDS = 60;
+const AUDIO_CODEC = process.env.AUDIO ?? "eac3";
 const TICKS_PER_SECOND = Number(execFileSync("getconf", ["CLK_TCK"]));
 
 /** BT.2020 with PQ, light levels of a film, 25 Mbit/s. */
@@ -42,7 +44,7 @@ process.exit(failures > 0 ? 1 : 0);
 function makeFilm() {
   const clip = join(folder, "clip.mkv");
   const sources = ["testsrc2=s=3840x2160:r=24:d=4,noise=alls=12:allf=t", "sine=300:r=48000:d=4"].flatMap((source) => ["-f", "lavfi", "-i", source]);
-  execFileSync("ffmpeg", ["-nostdin", "-v", "error", ...sources, ...VIDEO, "-c:a", "eac3", "-ac", "6", clip]);
+  execFileSync("ffmpeg", ["-nostdin", "-v", "error", ...sources, ...VIDEO, "-c:a", AUDIO_CODEC, "-ac", "6", clip]);
   return server.makeMedia(join("Codecs", "uhd.mkv"), ["-stream_loop", String(REPETITIONS - 1), "-i", clip, "-c", "copy"]);
 }
 

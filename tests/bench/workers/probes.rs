@@ -177,7 +177,7 @@ pub async fn measure_cold_servers(folder: &Path) {
     make_film(&film, SOURCE, FILMS[0].1);
     let (mut first_starts, mut later_starts) = (Vec::new(), Vec::new());
     for round in 0..COLD_STARTS {
-        let mut program = ServerProcess::start(&[library.path()], &[]).await;
+        let mut program = ServerProcess::start_new(&[library.path()]).await;
         first_starts.push(seconds_of_probe(&program, &film).await);
         // Wait for the registry.
         program.wait_until_childless().await;

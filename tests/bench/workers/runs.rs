@@ -84,5 +84,5 @@ async fn measure_run(film: &Path, library: &Path, isolation: IsolationSetting) -
 }
 
 async fn plan(service: &Service, request: StartRequest) -> PlannedPlayback {
-    planner::plan_playback(service, request).await.expect("a plan")
+    planner::plan_playback(service, &hearthcast::domain::visibility::Visibility::All, request).await.expect("a plan")
 }

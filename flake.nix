@@ -32,14 +32,19 @@
           version = (builtins.fromTOML (builtins.readFile ./Cargo.toml)).package.version;
           src = self;
           cargoLock.lockFile = ./Cargo.lock;
+          buildFeatures = [ "cluster" "otlp" ];
           nativeBuildInputs = [
             pkgs.pkg-config
             pkgs.makeWrapper
+            pkgs.installShellFiles
           ];
           buildInputs = plugins pkgs;
           # The tests need a browser and their own network; scripts/test runs them.
           doCheck = false;
           postInstall = ''
+            $out/bin/hearthcast manual manual
+            installManPage manual/man1/*.1
+            installShellCompletion manual/hearthcast.bash manual/hearthcast.fish manual/_hearthcast
             wrapProgram $out/bin/hearthcast \
               --prefix GST_PLUGIN_SYSTEM_PATH_1_0 : "${pluginPath pkgs}" \
               --prefix PATH : "${nixpkgs.lib.makeBinPath [ pkgs.ffmpeg ]}"
@@ -59,6 +64,44 @@
       packages = eachSystem (_: pkgs: rec {
         hearthcast = package pkgs;
         default = hearthcast;
+
+        # The container image; assets/container/Containerfile builds the same from Debian's packages.
+        image = pkgs.dockerTools.buildLayeredImage {
+          name = "hearthcast";
+          tag = hearthcast.version;
+          contents = [ pkgs.cacert ];
+          # /tmp, and the folders that volumes are mounted over.
+          fakeRootCommands = ''
+            install -d -m 1777 tmp
+            install -d -o 847 -g 847 -m 700 var/lib/hearthcast var/cache/hearthcast
+          '';
+          config = {
+            User = "847:847";
+            Entrypoint = [ (nixpkgs.lib.getExe hearthcast) ];
+            Cmd = [ "serve" ];
+            Env = [
+              "HEARTHCAST_LISTEN=0.0.0.0:8470"
+              "HEARTHCAST_STATE=/var/lib/hearthcast"
+              "HEARTHCAST_CACHE=/var/cache/hearthcast"
+            ];
+            ExposedPorts."8470/tcp" = { };
+            Volumes = {
+              "/var/lib/hearthcast" = { };
+              "/var/cache/hearthcast" = { };
+            };
+            Healthcheck = {
+              Test = [
+                "CMD"
+                (nixpkgs.lib.getExe hearthcast)
+                "health"
+              ];
+              # Nanoseconds.
+              Interval = 30 * 1000 * 1000 * 1000;
+              Timeout = 10 * 1000 * 1000 * 1000;
+              StartPeriod = 30 * 1000 * 1000 * 1000;
+            };
+          };
+        };
       });
 
       apps = eachSystem (system: _: {
@@ -77,6 +120,8 @@
             pkgs.clippy
             pkgs.curl
             pkgs.ffmpeg
+            pkgs.firefox-esr
+            pkgs.nats-server
             pkgs.nginx
             pkgs.nodejs
             pkgs.pkg-config
@@ -88,117 +133,13 @@
         };
       });
 
-      nixosModules.default =
-        {
-          config,
-          lib,
-          pkgs,
-          ...
-        }:
-        let
-          cfg = config.services.hearthcast;
-          toml = pkgs.formats.toml { };
-          file = toml.generate "hearthcast.toml" cfg.settings;
-          port = lib.toInt (lib.last (lib.splitString ":" cfg.listen));
-        in
-        {
-          options.services.hearthcast = {
-            enable = lib.mkEnableOption "the Hearthcast media server";
-            package = lib.mkOption {
-              type = lib.types.package;
-              default = self.packages.${pkgs.stdenv.hostPlatform.system}.default;
-              description = "The package to run.";
-            };
-            listen = lib.mkOption {
-              type = lib.types.str;
-              default = "127.0.0.1:8470";
-              example = "0.0.0.0:8470";
-              description = "Address and port to listen on.";
-            };
-            roots = lib.mkOption {
-              type = lib.types.listOf lib.types.path;
-              default = [ ];
-              example = [ "/srv/films" ];
-              description = "Library folders, read only.";
-            };
-            openFirewall = lib.mkOption {
-              type = lib.types.bool;
-              default = false;
-              description = "Whether to open the port in the firewall.";
-            };
-            settings = lib.mkOption {
-              type = toml.type;
-              default = { };
-              description = "Other settings of the configuration file (see README, Configuration).";
-            };
-          };
+      nixosModules.default = import ./assets/nix/module.nix self;
 
-          config = lib.mkIf cfg.enable {
-            networking.firewall.allowedTCPPorts = lib.optional cfg.openFirewall port;
-
-            systemd.services.hearthcast = {
-              description = "Hearthcast media server";
-              wantedBy = [ "multi-user.target" ];
-              wants = [ "network-online.target" ];
-              after = [ "network-online.target" ];
-              serviceConfig = {
-                ExecStart = lib.escapeShellArgs (
-                  [
-                    (lib.getExe cfg.package)
-                    "serve"
-                    "--config"
-                    "${file}"
-                    "--listen"
-                    cfg.listen
-                  ]
-                  ++ lib.concatMap (root: [
-                    "--root"
-                    (toString root)
-                  ]) cfg.roots
-                );
-                DynamicUser = true;
-                # State (accounts, keys) and segments. The program reads both folders from variables that systemd sets.
-                StateDirectory = "hearthcast";
-                StateDirectoryMode = "0700";
-                CacheDirectory = "hearthcast";
-                CacheDirectoryMode = "0700";
-                Restart = "on-failure";
-                TimeoutStopSec = 15;
-                BindReadOnlyPaths = map toString cfg.roots;
-
-                # Left out on purpose: PrivateDevices (hardware encoders live in /dev/dri) and MemoryDenyWriteExecute
-                # (GStreamer's Orc compiles at run time).
-                CapabilityBoundingSet = "";
-                LockPersonality = true;
-                NoNewPrivileges = true;
-                PrivateTmp = true;
-                ProtectClock = true;
-                ProtectControlGroups = true;
-                ProtectHome = "tmpfs";
-                ProtectHostname = true;
-                ProtectKernelLogs = true;
-                ProtectKernelModules = true;
-                ProtectKernelTunables = true;
-                ProtectSystem = "strict";
-                RestrictAddressFamilies = [
-                  "AF_INET"
-                  "AF_INET6"
-                  "AF_UNIX"
-                ];
-                RestrictNamespaces = true;
-                RestrictRealtime = true;
-                RestrictSUIDSGID = true;
-                SystemCallArchitectures = "native";
-                # Workers confine themselves with Landlock and seccomp (@sandbox).
-                SystemCallFilter = [
-                  "@system-service"
-                  "~@privileged"
-                  "@sandbox"
-                ];
-                UMask = "0077";
-              };
-            };
-          };
-        };
+      # Virtual machines, so only where Linux runs them.
+      checks = eachSystem (
+        _: pkgs: {
+          module = pkgs.testers.runNixOSTest (import ./assets/nix/test.nix self);
+        }
+      );
     };
 }

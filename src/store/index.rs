@@ -19,7 +19,7 @@ const FLUSH_INTERVAL_MS: u64 = 500;
 
 /// Maximum wait for sled's lock. The caller has the lock of the state, so only a child process can hold this one: a child shares the
 /// locks of its parent from its fork until it executes its program.
-const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Key in [`Tree::Meta`] of the number of the last change written to the index. A removal leaves no other trace of its number
 /// there. The value is `0`.
@@ -81,22 +81,26 @@ pub struct IndexContents {
     pub unreadable_records: Vec<(Tree, String)>,
 }
 
+/// Opens the sled database in `folder` and waits for its lock.
+pub fn open_database(folder: &Path) -> Result<sled::Db, IndexError> {
+    let config = sled::Config::new().path(folder).cache_capacity(CACHE_BYTES).flush_every_ms(Some(FLUSH_INTERVAL_MS));
+    let deadline = Instant::now() + LOCK_TIMEOUT;
+    loop {
+        match catch_panics(|| Ok(config.open()))? {
+            Err(sled::Error::Io(cause)) if is_lock_held(&cause) && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
 impl Index {
     /// Opens the index in `folder`, or creates it. sled checks little and may panic on damaged files; such a panic is
     /// returned as an error.
     pub fn open(folder: &Path) -> Result<Self, IndexError> {
         remove_unfinished_snapshots(folder).map_err(sled::Error::Io)?;
-        let config =
-            sled::Config::new().path(folder).cache_capacity(CACHE_BYTES).flush_every_ms(Some(FLUSH_INTERVAL_MS));
-        let deadline = Instant::now() + LOCK_TIMEOUT;
-        let db = loop {
-            match catch_panics(|| Ok(config.open()))? {
-                Err(sled::Error::Io(cause)) if is_lock_held(&cause) && Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                opened => break opened?,
-            }
-        };
+        let db = open_database(folder)?;
         let mut index = Self { db: Some(db), folder: folder.to_owned(), trees: Vec::new() };
         index.trees = catch_panics(|| Tree::ALL.iter().map(|tree| index.db().open_tree(tree.name())).collect())?;
         Ok(index)

@@ -17,7 +17,15 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// An exclusive `flock` on a state folder. The system releases it when the process ends, however it ends.
 pub struct StateLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for StateLock {
+    /// Unlocks explicitly: a child process shares the lock from its fork until it executes a program, and closing our
+    /// descriptor alone would leave the folder locked until then (flock(2)).
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl StateLock {
@@ -44,7 +52,7 @@ impl StateLock {
         }
         // The process id is for people only; the lock does not depend on it.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
@@ -74,6 +82,15 @@ mod tests {
             drop(lock);
             waiter.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn a_released_lock_is_free_while_a_forked_process_has_its_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = StateLock::acquire(dir.path(), Duration::ZERO).unwrap();
+        let _inherited = lock.file.try_clone().unwrap();
+        drop(lock);
+        StateLock::acquire(dir.path(), Duration::ZERO).unwrap();
     }
 
     #[test]

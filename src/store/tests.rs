@@ -38,22 +38,9 @@ fn count_damaged(dir: &Path) -> usize {
     fs::read_dir(dir.join("damaged")).map_or(0, Iterator::count)
 }
 
-/// Opens a state that was just closed. A process forked by another test shares its lock until it executes a program.
-fn reopen(dir: &Path, sizes: commit::StoreSizes) -> Store {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        match Store::open_with_sizes(dir, sizes) {
-            Err(error) if error.code == Code::Conflict && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            opened => return opened.unwrap(),
-        }
-    }
-}
-
 fn read_progress(dir: &Path) -> Vec<(String, u64)> {
     let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
-    reopen(dir, sizes).scan(Tree::Progress).unwrap()
+    Store::open_with_sizes(dir, sizes).unwrap().scan(Tree::Progress).unwrap()
 }
 
 /// Writes a state of 300 records, changes and removes some, and closes it cleanly.

@@ -132,7 +132,7 @@ async fn check_changes(compact_from_bytes: u64, prepare: impl AsyncFn(&Path)) {
     for (kind, (mode, burst)) in FAULTS.into_iter().enumerate() {
         for at in call_numbers(kind) {
             prepare(dir.path()).await;
-            let store = reopen(dir.path(), sizes(compact_from_bytes));
+            let store = Store::open_with_sizes(dir.path(), sizes(compact_from_bytes)).unwrap();
             let before: Vec<(String, u64)> = store.scan(TREE).unwrap();
             if round == 1 {
                 expected.extend(before.iter().map(|(key, value)| (key.clone(), vec![Some(*value)])));
@@ -186,7 +186,7 @@ async fn a_change_is_there_after_a_restart_exactly_when_it_was_acknowledged() {
 async fn a_compaction_that_fails_anywhere_loses_nothing() {
     // Enough lines that a compaction follows the first change.
     let grow = async |dir: &Path| {
-        let store = reopen(dir, sizes(u64::MAX));
+        let store = Store::open_with_sizes(dir, sizes(u64::MAX)).unwrap();
         for n in 0..40_u64 {
             store.put(TREE, "grown", &(n % 2)).await.unwrap();
         }

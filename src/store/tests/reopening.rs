@@ -55,7 +55,8 @@ async fn a_kill_between_a_compaction_and_the_restart_of_the_tail_is_no_damage() 
     assert!(store.delete(Tree::Progress, "gone").await.unwrap());
     let tail = fs::read(dir.path().join(tail::FILE_NAME)).unwrap();
     drop(store);
-    let store = reopen(dir.path(), commit::StoreSizes { reserve_bytes: 0, compact_from_bytes: 1 });
+    let store =
+        Store::open_with_sizes(dir.path(), commit::StoreSizes { reserve_bytes: 0, compact_from_bytes: 1 }).unwrap();
     store.put(Tree::Progress, "kept", &40).await.unwrap();
     drop(store);
     let journal = fs::read_to_string(dir.path().join("journal")).unwrap();

@@ -50,7 +50,9 @@ async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() 
     }
     // Only the index has such records, and the journal is missing.
     fs::remove_file(&journal).unwrap();
-    sled::open(dir.path().join("db")).unwrap().open_tree("parental-rules").unwrap().insert("u_1", "{}").unwrap();
+    let database = index::open_database(&dir.path().join("db")).unwrap();
+    database.open_tree("parental-rules").unwrap().insert("u_1", "{}").unwrap();
+    drop(database);
     assert!(Store::open(dir.path()).err().unwrap().cause.unwrap().contains("parental-rules"));
 }
 
@@ -58,7 +60,7 @@ async fn a_state_with_records_of_a_newer_version_is_refused_and_left_as_it_is() 
 async fn an_empty_tree_of_an_earlier_version_does_not_refuse_the_start() {
     let (dir, expected) = filled_state().await;
     // Earlier versions created this tree and never wrote to it.
-    drop(sled::open(dir.path().join("db")).unwrap().open_tree("indexes").unwrap());
+    drop(index::open_database(&dir.path().join("db")).unwrap().open_tree("indexes").unwrap());
     fs::remove_file(dir.path().join("journal")).unwrap();
     assert_eq!(read_progress(dir.path()), expected, "from the index, without a journal");
 }

@@ -132,7 +132,14 @@ const requestJson = async (/** @type {Parameters<typeof request>} */ ...call) =>
 const requestEmpty = async (/** @type {Parameters<typeof request>} */ ...call) => { await (await request(...call)).arrayBuffer(); };
 
 export const getAuthStatus = () => requestJson("GET", "/api/auth/status");
-export const getCurrentUser = () => requestJson("GET", "/api/auth/me");
+let lastUser = ""; // Name and role in the last response: an admin may change them at any time.
+export async function getCurrentUser() {
+  const response = await requestJson("GET", "/api/auth/me");
+  const user = `${response.user.role} ${response.user.username}`;
+  if (lastUser && lastUser !== user) window.dispatchEvent(new Event("user-edited"));
+  lastUser = user;
+  return response;
+}
 export const setUp = (code, username, password) =>
   requestJson("POST", "/api/auth/setup", { body: { code, username, password, deviceName: browserName() } });
 export const signIn = (username, password) =>

@@ -301,7 +301,7 @@ window.addEventListener("user-changed", () => {
   account.replaceChildren();
   places.clear();
 });
-window.addEventListener("picture-changed", () => completeMenu(account.firstChild));
+window.addEventListener("user-edited", () => account.firstChild && completeMenu(account.firstChild));
 window.addEventListener("signed-out", () => {
   message = TEXT.signedOut;
   showScreen();

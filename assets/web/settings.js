@@ -119,7 +119,7 @@ async function accountTab(container, { act }) {
   const status = h("p", { role: "status" });
   const change = async (body) => {
     await api.changeOwnMember(body);
-    window.dispatchEvent(new Event("picture-changed"));
+    window.dispatchEvent(new Event("user-edited"));
     container.dataset.saved = "yes";
   };
   container.replaceChildren(...memberForms(act, user, change, true), h("h2", {}, TEXT.password), form(act, [

@@ -44,7 +44,7 @@ async function userSection(chosen, act, user) {
   return h("section", {},
     userForm(act, TEXT.nameAndRole, { ...chosen, isOwn: owner === user.id }, [], TEXT.save, async (values) => {
       await change(values);
-      window.dispatchEvent(new Event("picture-changed"));
+      window.dispatchEvent(new Event("user-edited"));
     }),
     ...(owner === user.id ? [] : memberForms(act, chosen, change, false)),
     chosen.role === "admin" ? "" : foldersForm(act, folders, chosen.member.folders, change),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// Makes the file `path` with these arguments of ffmpeg.
 pub fn run_ffmpeg<'a>(args: impl IntoIterator<Item = &'a str>, path: &Path) {
@@ -55,4 +56,10 @@ pub fn damage(bytes: &mut Vec<u8>, from: usize, to: usize, random: &mut SeededRa
             return;
         }
     }
+}
+
+/// CPU time of this thread, so that other programs do not matter.
+pub fn thread_cpu_time() -> Duration {
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(schedstat.split(' ').next().unwrap().parse().unwrap())
 }

@@ -50,7 +50,7 @@ async fn start_server(state: &Path) -> (Child, String) {
 async fn stop_gracefully(child: Child) -> String {
     let pid = rustix::process::Pid::from_raw(child.id().unwrap() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let output = timeout(Duration::from_secs(10), child.wait_with_output()).await.expect("within 10 s").unwrap();
+    let output = timeout(TIMEOUT, child.wait_with_output()).await.expect("a stopped server").unwrap();
     assert_eq!(output.status.code(), Some(0));
     String::from_utf8(output.stderr).unwrap()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::grid::Grid;
 use crate::engine::container::bytes::ReadAt;
-use crate::engine::damaged_films::{SeededRandom, damage, make_film};
+use crate::engine::damaged_films::{SeededRandom, damage, make_film, thread_cpu_time};
 use crate::engine::source::open_in_test;
 
 const AUDIO_INPUT: &str = "-f lavfi -i sine=r=48000:d=3";
@@ -78,10 +78,4 @@ fn a_network_is_queried_only_where_waiting_is_allowed() {
     std::fs::write(&path, "cut").unwrap();
     assert!(matches!(reader.next_cached(), Ok(None)));
     assert!(matches!(reader.next_blocking(), Err(RunError::SourceChanged)));
-}
-
-/// CPU time of this thread, so that other programs do not matter.
-fn thread_cpu_time() -> Duration {
-    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(schedstat.split(' ').next().unwrap().parse().unwrap())
 }

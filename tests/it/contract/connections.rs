@@ -144,7 +144,7 @@ async fn shutdown_finishes_running_responses_and_accepts_no_others() {
         received += chunk.len();
     }
     assert_eq!(received, 30_000_000);
-    tokio::time::timeout(Duration::from_secs(5), serving).await.expect("a clean end").unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(30), serving).await.expect("a clean end").unwrap().unwrap();
 }
 
 /// This test lasts as long as the server's time limits, 10 s for a body and 15 s for a head.

@@ -203,7 +203,7 @@ impl ServerProcess {
     /// Waits until it has no child processes but idle workers.
     pub async fn wait_until_childless(&self) {
         const MAX_IDLE_WORKERS: usize = 4;
-        let deadline = Instant::now() + Duration::from_secs(15);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let is_worker = |line: &String| line.contains(" worker --number ");
         let is_idle = |children: &[String]| children.iter().all(is_worker) && children.len() <= MAX_IDLE_WORKERS;
         while !is_idle(&self.children()) {

@@ -55,7 +55,7 @@ fn open_service(program: &ServerProcess, films: &Path, recorded: &Path) -> std::
     config.roots = vec![Root { id: "r0".into(), path: films.to_path_buf() }];
     config.recordings = Some(recorded.to_path_buf());
     // The task of a dropped service may still hold the lock for a moment.
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         match Service::open(config.clone()) {
             Ok(service) => return service,

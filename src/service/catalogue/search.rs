@@ -84,11 +84,12 @@ impl Service {
             let index = index.seen_in(&paths);
             let mut found = index.search_items(query);
             // Of equal matches, shorter titles match more of their words.
-            found.sort_unstable_by_key(|(points, item)| (Reverse(*points), item.title.len(), &item.sort_key, item.id));
+            found.sort_by_cached_key(|(points, item)| (Reverse(*points), item.title.len(), &*item.sort_key, item.id));
             let albums = find_albums(index, &found, limit);
-            let (books, parts) = find_books(index, &found, limit);
+            let folders = book_folders(index, &found);
+            let books = find_books(index, &found, &folders, limit);
             // A part of a book is not listed by itself.
-            found.retain(|(_, item)| item.album_id().is_none_or(|id| !parts.contains_key(&id)));
+            found.retain(|(_, item)| item.album_id().is_none_or(|id| !folders.contains_key(&id)));
             let items: Vec<ListedItem> = found.into_iter().take(limit).map(|(_, item)| index.to_listed(item)).collect();
             let mut found = index.search_series(query);
             found.sort_unstable_by_key(|(id, points)| (Reverse(*points), *id));
@@ -114,52 +115,50 @@ type Found<'a> = [(u32, &'a IndexedItem)];
 
 /// The albums all of whose tracks were found: those have its title and artist in common.
 fn find_albums(index: IndexView<'_>, found: &Found<'_>, limit: usize) -> Vec<ListedAlbum> {
-    let ids = found_albums(found);
-    if ids.is_empty() {
-        return Vec::new();
-    }
-    let mut groups = index.audio_groups(ItemKind::Music);
-    let albums = ids.into_iter().filter_map(|(id, count)| {
-        let files =
-            groups.remove(&id).filter(|files| files.iter().filter(|item| index.stands(item)).count() == count)?;
-        Some(index.album(id, files)?.0)
+    let albums = found_albums(found).into_iter().filter_map(|(id, track, count)| {
+        let files = index.files_of_album(track);
+        let is_whole = files.iter().filter(|item| index.stands(item)).count() == count;
+        is_whole.then(|| index.album(id, files)).flatten()
     });
-    albums.take(limit).collect()
+    albums.map(|(album, _)| album).take(limit).collect()
 }
 
-/// The albums of found tracks, the best first, with the number of tracks.
-fn found_albums(found: &Found<'_>) -> Vec<(AlbumId, usize)> {
-    let (mut order, mut counts) = (Vec::new(), HashMap::new());
-    let tracks = found.iter().filter(|(_, item)| item.kind == ItemKind::Music);
-    for id in tracks.filter_map(|(_, item)| item.album_id()) {
-        let count: &mut usize = counts.entry(id).or_default();
-        *count += 1;
-        if *count == 1 {
-            order.push(id);
+/// The albums of found tracks, the best first: each with its best track, and how many of its tracks were found.
+fn found_albums<'a>(found: &Found<'a>) -> Vec<(AlbumId, &'a IndexedItem, usize)> {
+    let (mut albums, mut places) = (Vec::new(), HashMap::new());
+    for (_, track) in found.iter().filter(|(_, item)| item.kind == ItemKind::Music) {
+        let Some(id) = track.album_id() else { continue };
+        let place = *places.entry(id).or_insert(albums.len());
+        match albums.get_mut(place) {
+            Some((_, _, count)) => *count += 1,
+            None => albums.push((id, *track, 1)),
         }
     }
-    order.into_iter().map(|id| (id, counts[&id])).collect()
+    albums
 }
 
-/// The books of which a file was found, and the folders of all books of several files.
-fn find_books(index: IndexView<'_>, found: &Found<'_>, limit: usize) -> (Vec<ListedBook>, HashMap<AlbumId, String>) {
-    let is_book = |(_, item): &&(u32, &IndexedItem)| item.kind == ItemKind::Audiobook;
-    if !found.iter().any(|found| is_book(&found)) {
-        return (Vec::new(), HashMap::new());
-    }
-    let folders = index.books_of_folders();
-    let mut groups = index.audio_groups(ItemKind::Audiobook);
-    let mut books = Vec::new();
-    for (_, item) in found.iter().filter(is_book) {
-        if books.len() >= limit {
-            break;
-        }
-        books.extend(match item.album_id().and_then(|id| Some((id, folders.get(&id)?))) {
-            None => index.file_book(item),
-            Some((id, folder)) => groups.remove(&id).and_then(|files| index.folder_book(folder, files)),
-        });
-    }
-    (books, folders)
+/// The folders of the books of which a part was found.
+fn book_folders(index: IndexView<'_>, found: &Found<'_>) -> HashMap<AlbumId, String> {
+    let files = found.iter().filter(|(_, item)| item.kind == ItemKind::Audiobook);
+    let parts: HashMap<AlbumId, &IndexedItem> = files.filter_map(|(_, item)| Some((item.album_id()?, *item))).collect();
+    parts.into_iter().filter_map(|(id, part)| Some((id, index.book_folder(part)?))).collect()
+}
+
+/// The books of which a file was found.
+fn find_books(
+    index: IndexView<'_>,
+    found: &Found<'_>,
+    folders: &HashMap<AlbumId, String>,
+    limit: usize,
+) -> Vec<ListedBook> {
+    let mut listed = HashSet::new();
+    let files = found.iter().map(|(_, item)| *item).filter(|item| item.kind == ItemKind::Audiobook);
+    let books = files.filter_map(|item| match item.album_id().and_then(|id| Some((id, folders.get(&id)?))) {
+        None => index.file_book(item),
+        Some((id, _)) if !listed.insert(id) => None,
+        Some((_, folder)) => index.folder_book(folder, index.files_of_album(item)),
+    });
+    books.take(limit).collect()
 }
 
 /// Whether each word of a query is the beginning of a word of a text.

@@ -7,6 +7,7 @@ use super::index::CatalogueIndex;
 use super::item::{IndexedItem, ItemId, SeriesId};
 use super::pool::TextPool;
 use super::series_index::SeriesItems;
+use crate::domain::catalogue::album::album_folder;
 use crate::domain::visibility::VisiblePaths;
 
 /// The items of the index in the folders that a user sees. An item with files in several folders is shown at one that is
@@ -79,6 +80,13 @@ impl<'a> IndexView<'a> {
     /// The files in a folder.
     pub(super) fn files_in(self, folder: &str) -> impl Iterator<Item = &'a IndexedItem> {
         self.index.files_in(folder).filter(move |item| self.sees(item))
+    }
+
+    /// The files of the album or book of a file, in no order.
+    pub(super) fn files_of_album(self, item: &IndexedItem) -> Vec<&'a IndexedItem> {
+        let folders = self.index.folders_of_album(album_folder(&item.folder));
+        let files = folders.flat_map(|folder| self.files_in(folder));
+        files.filter(|file| file.album_id() == item.album_id()).collect()
     }
 
     /// The images in a folder.

@@ -11,7 +11,8 @@ const PRESSES = [...Array(10).fill("ArrowDown"), ...Array(5).fill("ArrowRight"),
 const SCROLL_PX = 60;
 const SCROLL_FRAMES = 300;
 
-export async function bench(_, openPage) {
+export async function bench(kit, openPage) {
+  await benchHome(kit, openPage);
   await benchWall(openPage);
   const [firstPaints, focusDelays, frameDelays, cellCounts] = [[], [], [], []];
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -39,6 +40,24 @@ export async function bench(_, openPage) {
   printStats("guide of 1,000 channels, key to focus, ms", focusDelays);
   printStats("guide of 1,000 channels, key to frame, ms", frameDelays);
   printStats("guide of 1,000 channels, cells in the page", cellCounts);
+}
+
+/** Opens home in a browser without a cache, and again with one, which is a reload or another visit. */
+async function benchHome({ page, server }, openPage) {
+  const storageState = await page.context().storageState();
+  const [cold, warm] = [[], []];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const { page } = await openPage("bench-home-", undefined, undefined, storageState, false, undefined, "allow");
+    for (const paints of [cold, warm]) {
+      await page.goto("about:blank");
+      await page.goto(`${server.base}/`);
+      await page.locator(".tile, .card").first().waitFor();
+      paints.push(await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime));
+    }
+    await page.context().close();
+  }
+  printStats("home, first contentful paint without a cache, ms", cold);
+  printStats("home, first contentful paint with a cache, ms", warm);
 }
 
 /** Scrolls a wall of 5,000 films. */

@@ -9,6 +9,7 @@ import { admin } from "./admin.mjs";
 import { bench } from "./bench.mjs";
 import { books } from "./books.mjs";
 import { defects } from "./defects.mjs";
+import { defectsAtSizes } from "./defects-at-sizes.mjs";
 import { films } from "./films.mjs";
 import { firefox } from "./firefox.mjs";
 import { guide } from "./guide.mjs";
@@ -44,7 +45,7 @@ try {
   await setUp(firstKit);
   const openPage = (name, viewport, of = server, storageState = undefined, isTouch = false, locale = undefined, serviceWorkers = undefined) =>
     createKit({ browser, server: of, shots, name, viewport, storageState, isTouch, locale, serviceWorkers });
-  for (const screen of [films, player, library, defects, books, home, renditions, guide, television, live, liveLanguages, admin, languages, shell, access, account, firefox]) {
+  for (const screen of [films, player, library, defects, defectsAtSizes, books, home, renditions, guide, television, live, liveLanguages, admin, languages, shell, access, account, firefox]) {
     if (named.length === 0 || named.includes(screen.name)) await screen(firstKit, openPage, shots);
     firstKit.assertClean();
   }

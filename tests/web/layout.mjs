@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { SIZES } from "./player.mjs";
+import { SIZES } from "./sizes.mjs";
 
 const GOLDEN = join(process.cwd(), "tests/web/golden/layout.json");
 

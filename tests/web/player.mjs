@@ -2,14 +2,7 @@
 
 import assert from "node:assert/strict";
 import { waitUntil } from "./program.mjs";
-
-/** The four sizes at which the page is tested. */
-export const SIZES = {
-  desk: { viewport: { width: 1280, height: 800 } },
-  phone: { viewport: { width: 390, height: 844 }, isTouch: true },
-  side: { viewport: { width: 844, height: 390 }, isTouch: true },
-  television: { viewport: { width: 1920, height: 1080 } },
-};
+import { SIZES, atSizes } from "./sizes.mjs";
 
 const CHAPTERS = `;FFMETADATA1
 [CHAPTER]
@@ -43,12 +36,7 @@ export async function player(kit, openPage) {
   const episode = (name) => `play?${new URLSearchParams({ path: `${server.media}/Series/Harbour/${name}.mp4`, at: 1 })}`; // Whatever another page saved.
   const storageState = await kit.page.context().storageState();
 
-  await Promise.all(Object.entries(SIZES).map(async ([size, { viewport, isTouch = false }]) => {
-    const other = await openPage(`${size}-`, viewport, server, storageState, isTouch);
-    await atSize(other, { episode, isTouch });
-    other.assertClean();
-    await other.page.context().close();
-  }));
+  await atSizes(kit, openPage, (sized) => atSize(sized, episode));
 
   // The server remembers what was chosen in these windows.
   const { body: { preferences } } = await kit.api("GET", "/api/preferences");
@@ -61,38 +49,30 @@ export async function player(kit, openPage) {
 }
 
 /** What every size must offer. */
-async function atSize(kit, { episode, isTouch }) {
-  const { page, step, position, seek, waitUntilPlaying } = kit;
-  const { width, height } = page.viewportSize();
-  const player = page.locator(".player");
-  const isIdle = () => player.evaluate((element) => element.classList.contains("idle"));
-  const tap = (x, y) => page.touchscreen.tap(x * width, y * height);
+async function atSize(kit, episode) {
+  const { page, step, position, seek, waitUntilPlaying, isIdle, isTouch, tapVideo, showControls, pressLocator } = kit;
+  const { height } = page.viewportSize();
   const pauseAt = async (at) => {
     await page.evaluate(() => document.querySelector("video").pause());
     await seek("video", at);
-  };
-  const show = async () => {
-    if (!isTouch) return page.mouse.move(300 + 20 * Math.random(), 200);
-    if (await isIdle()) await tap(0.5, 0.2);
-    await waitUntil("the controls are shown", async () => !(await isIdle()));
   };
 
   await step("player-skips", async () => {
     await kit.openScreen(episode("Season 1/Harbour S01E01"));
     await waitUntilPlaying("video");
     await pauseAt(3); // On a slow machine the intro would be over.
-    await show();
+    await showControls();
     const skip = page.getByRole("button", { name: "Skip intro" });
     await skip.waitFor();
     await kit.assertPressable(skip, "Skip intro");
-    await (isTouch ? skip.tap() : skip.click());
+    await pressLocator(skip);
     await waitUntil("the intro is skipped", async () => (await position("video")) >= 12);
   });
 
   await step("player-controls", async () => {
-    await show();
+    await showControls();
     await page.evaluate(() => document.querySelector("video").pause()); // The controls stay.
-    await show();
+    await showControls();
     const buttons = page.locator(".player :is(button, a):visible");
     assert.ok((await buttons.count()) >= 8, "the controls are there");
     for (const button of await buttons.all()) await kit.assertPressable(button, await button.getAttribute("aria-label") ?? await button.textContent());
@@ -121,28 +101,31 @@ async function atSize(kit, { episode, isTouch }) {
     await line.waitFor();
     const gap = await line.evaluate((cue) => document.querySelector(".overlay.bottom .timeline").getBoundingClientRect().top - cue.getBoundingClientRect().bottom);
     assert.ok(gap >= 0, `the controls cover ${-gap} px of the subtitle`);
+    await page.reload();
+    await waitUntilPlaying("video");
+    assert.equal(await kit.chosenOption("Subtitles"), "English", "the choice is remembered");
   });
 
   if (isTouch) {
     await step("player-by-finger", async () => {
       await page.evaluate(() => document.querySelector("video").play());
       const isPaused = () => page.evaluate(() => document.querySelector("video").paused);
-      await show();
-      await tap(0.5, 0.2);
+      await showControls();
+      await tapVideo(0.5, 0.2);
       await waitUntil("a tap hides the controls", isIdle);
-      await tap(0.5, 0.2);
+      await tapVideo(0.5, 0.2);
       await waitUntil("a tap shows them", async () => !(await isIdle()));
       assert.ok(!(await isPaused()), "a tap does not pause");
       await seek("video", 20);
-      await tap(0.85, 0.3);
-      await tap(0.85, 0.3);
+      await tapVideo(0.85, 0.3);
+      await tapVideo(0.85, 0.3);
       await waitUntil("a double tap jumps", async () => (await position("video")) >= 29);
       assert.ok(!(await isPaused()), "a double tap does not pause");
       const pause = page.locator(".centre").getByRole("button", { name: "Pause" });
       await waitUntil("the button in the middle pauses", async () => {
         if (await isPaused()) return true;
         await seek("video", 20); // Else the episode ends meanwhile on a slow machine.
-        await show();
+        await showControls();
         await pause.tap({ timeout: 1000 }).catch(() => {}); // The controls may hide meanwhile.
         return isPaused();
       });
@@ -155,11 +138,19 @@ async function atSize(kit, { episode, isTouch }) {
     await pauseAt(35);
     const next = page.getByRole("button", { name: /^Next in \d+ s: Harbour S01E02/ });
     await next.waitFor();
-    await show();
+    await showControls();
     await kit.assertPressable(next, "the next episode");
     await kit.assertPressable(page.getByRole("button", { name: "Cancel" }), "its refusal");
     await page.getByRole("button", { name: "Cancel" }).click();
     await waitUntil("it is refused", async () => (await page.locator(".suggestion button").count()) === 0);
+  });
+
+  await step("player-next-season", async () => {
+    await kit.openScreen(episode("Season 1/Harbour S01E02"));
+    await waitUntilPlaying("video");
+    await kit.pressControl("Next", async () => /S02E01/.test(page.url()));
+    await page.locator("h1").filter({ hasText: "Harbour S02E01" }).waitFor({ state: "attached" });
+    await waitUntilPlaying("video");
   });
 }
 
@@ -271,7 +262,7 @@ async function atDesk(kit, episode) {
     await waitUntil("it is gone", async () => (await page.locator("video").count()) === 0);
   });
 
-  await step("player-next-season", async () => {
+  await step("player-next-season-by-key", async () => {
     await kit.goToScreen(episode("Season 1/Harbour S01E02"));
     await waitUntilPlaying("video");
     await page.getByRole("button", { name: "Next", exact: true }).waitFor({ state: "attached" });

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { runAxe } from "./access.mjs";
 import { waitUntil } from "./program.mjs";
+import { SIZES, atSizes } from "./sizes.mjs";
 
 const SHOW = "Slow Evenings";
 const LENGTH_SECONDS = 1500; // Longer than what shares a cell in the guide.
@@ -34,6 +35,7 @@ export async function television({ server }, openPage) {
     const phone = await openPage("phone-", { width: 390, height: 844 }, recorder, await desk.page.context().storageState(), true);
     await televisionOnPhone(phone, server);
     await recordingsOnDesk(desk);
+    await recordAtSizes(desk, openPage, show);
     for (const kit of [desk, phone]) {
       kit.assertClean();
       await kit.page.context().close();
@@ -281,5 +283,39 @@ async function recordingsOnDesk(kit) {
     await done.getByRole("button", { name: "Tap again to delete the file" }).click();
     await waitUntil("the file is deleted", () => deleted.includes("rec_c?file=delete"));
     assert.ok(deleted.includes("rec_b?file=keep"), deleted.join());
+  });
+}
+
+/** Records what is on by one press, which the guide still shows after a reload, and cancels it by two. */
+async function recordAtSizes(desk, openPage, show) {
+  for (const [n, size] of Object.keys(SIZES).entries()) {
+    assert.equal((await desk.api("POST", "/api/livetv/channels", { name: `Tape ${size}`, number: 11 + n, items: [show] })).status, 201);
+  }
+  await atSizes(desk, openPage, async (kit) => {
+    const { page, step, size } = kit;
+    const open = async () => {
+      await kit.openScreen("guide");
+      await page.getByLabel("Filter the guide").fill(`tape ${size}`);
+      const more = page.locator(".now-row").filter({ hasText: `Tape ${size}` }).locator(".now-more");
+      const cell = page.locator(".cell.on-air").filter({ hasText: `Tape ${size}` });
+      await more.or(cell).first().waitFor();
+      if (await more.count()) await kit.pressVisible(more, "more of the channel");
+      else await cell.focus();
+    };
+    await step("record-by-one-press", async () => {
+      const button = page.locator(".record").filter({ visible: true });
+      const label = (texts) => waitUntil(`the button says ${texts}`, async () => texts.test(await button.first().textContent().catch(() => "")));
+      await open();
+      await label(/^Record$/);
+      await kit.pressVisible(button.first(), "record");
+      await label(/^(Scheduled|Recording)$/);
+      await open();
+      await label(/^(Scheduled|Recording)$/);
+      await kit.screenshot("record-shown");
+      await kit.pressVisible(button.first(), "cancel");
+      await label(/^Tap again to cancel$/);
+      await kit.pressLocator(button.first());
+      await label(/^Record$/);
+    });
   });
 }

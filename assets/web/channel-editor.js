@@ -7,6 +7,7 @@ import { ChannelItems } from "./channel-items.js";
 import { ORDERS, orderPicker } from "./channel-orders.js";
 import { ChannelPreview, messageOf } from "./channel-preview.js";
 import { h } from "./dom.js";
+import { reportDelay } from "./format.js";
 import { field } from "./widgets.js";
 import { TEXT } from "./strings.js";
 
@@ -32,6 +33,7 @@ class ChannelEditor {
     };
     this.preview = new ChannelPreview(() => this.loadPreview());
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
+    this.status = h("p", { class: "muted", role: "status" });
     this.name = h("input", { required: true, maxlength: 100, value: channel?.name ?? "" });
     this.number = h("input", { type: "number", min: 1, max: 99999, value: channel?.number ?? "", placeholder: TEXT.automaticNumber });
     this.category = h("input", { maxlength: 100, value: channel?.category ?? "" });
@@ -83,6 +85,7 @@ class ChannelEditor {
         h("details", { class: "editor-part" }, h("summary", {}, TEXT.logoAndWatermark), this.logo.element, this.watermark.element),
         h("div", { class: "switches" }, checkbox(this.enabled, TEXT.enabled), checkbox(this.alwaysOn, TEXT.alwaysOn), checkbox(this.onDemand, TEXT.onDemand)),
         this.notice,
+        this.status,
         h("div", { class: "actions" }, h("button", { class: "primary" }, TEXT.save), h("a", { class: "button", href: CHANNELS_ADDRESS }, TEXT.back))),
       this.preview.element);
   }
@@ -115,9 +118,11 @@ class ChannelEditor {
     event.preventDefault();
     this.notice.hidden = true;
     try {
-      await (this.channel ? api.updateChannel(this.channel.id, this.readForm()) : api.addChannel(this.readForm()));
+      const onDelay = (seconds) => { this.status.textContent = TEXT.readingFiles(seconds); };
+      await reportDelay(onDelay, this.channel ? api.updateChannel(this.channel.id, this.readForm()) : api.addChannel(this.readForm()));
       location.hash = CHANNELS_ADDRESS;
     } catch (error) {
+      this.status.textContent = "";
       this.notice.textContent = messageOf(error);
       this.notice.hidden = false;
     }

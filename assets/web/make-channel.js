@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { ORDERS, orderPicker } from "./channel-orders.js";
 import { openDialog } from "./dialog.js";
 import { h, icon } from "./dom.js";
+import { reportDelay } from "./format.js";
 import { focus } from "./keys.js";
 import { watchLink } from "./links.js";
 import { TEXT, errorText } from "./strings.js";
@@ -49,18 +50,21 @@ function openMakeChannel({ name, items, order }) {
   const nameField = h("input", { required: true, maxlength: MAX_NAME, value: name.slice(0, MAX_NAME) });
   const orders = orderPicker(order, { orders: ORDERS.filter((name) => name !== "weighted") }); // Weights are in the editor.
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
+  const status = h("p", { class: "muted", role: "status" });
+  const onDelay = (seconds) => { status.textContent = TEXT.readingFiles(seconds); };
   const submit = async (event) => {
     event.preventDefault();
     notice.hidden = true;
     try {
-      const { channel } = await api.addChannel({ name: nameField.value.trim(), scheduleMode: orders.value, items });
+      const { channel } = await reportDelay(onDelay, api.addChannel({ name: nameField.value.trim(), scheduleMode: orders.value, items }));
       showDone(channel);
     } catch (error) {
       notice.textContent = errorText(error);
       notice.hidden = false;
+      status.textContent = "";
     }
   };
-  const body = h("form", { class: "dialog-body", onsubmit: submit }, field(TEXT.channelName, nameField), orders.element, notice,
+  const body = h("form", { class: "dialog-body", onsubmit: submit }, field(TEXT.channelName, nameField), orders.element, notice, status,
     h("div", { class: "actions" }, h("button", { class: "primary", "data-first": true }, TEXT.createChannel)));
   openDialog(TEXT.makeChannel, { className: "sheet" }, body);
   const showDone = (channel) => {

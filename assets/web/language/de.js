@@ -281,5 +281,6 @@ export const TEXT = {
   channelName: "Name",
   everything: "Alles",
   skipForNow: "Später",
+  readingFiles: (seconds) => `Dateien werden gelesen (${seconds} s) …`,
   channelOnAir: (name) => `„${name}“ ist jetzt auf Sendung.`,
 };

@@ -281,5 +281,6 @@ export const TEXT = {
   channelName: "Nombre",
   everything: "Todo",
   skipForNow: "Ahora no",
+  readingFiles: (seconds) => `Leyendo los archivos (${seconds} s)…`,
   channelOnAir: (name) => `«${name}» ya está en antena.`,
 };

@@ -26,7 +26,7 @@ export async function showAlbum(stage, params) {
   stage.replaceChildren(h("article", { class: "item square-item" },
     backdrop({ kind: "album", title }),
     h("div", { class: "item-head" },
-      artBox({ shape: "square", kind: "album", title, artwork, widthRem: 17, loading: "eager" }),
+      artBox({ shape: "square", kind: "album", title, artwork, widthRem: 17, isEager: true }),
       h("div", { class: "item-text" },
         h("p", { class: "way" }, h("a", { href: libraryLink("music"), "aria-label": TEXT.backTo(TEXT.kindNames.music) }, icon("back"), TEXT.kindNames.music)),
         h("h1", {}, title),

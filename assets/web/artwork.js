@@ -3,6 +3,7 @@
 
 import { getItem, resolvePath } from "./api.js";
 import { h, icon } from "./dom.js";
+import { loadNearWindow } from "./image-queue.js";
 
 /** Widths in which the server scales artwork, pixels. */
 const WIDTHS = [160, 320, 480, 640, 960, 1280, 1920];
@@ -31,12 +32,17 @@ export const artworkUrl = (url, width) => `${resolvePath(url)}${url.includes("?"
 /** The address of an item's cover, as a player shows it; undefined without one. */
 export const findCover = (id) => getItem(id).then(({ item }) => item.artwork?.poster && artworkUrl(item.artwork.poster, 640), () => undefined);
 
-/** An image of at most `maxWidth` pixels; `sizes` is its width on the screen, as in HTML. */
-export const artworkImage = (url, { sizes, maxWidth = 640, ...attributes }) => h("img", {
-  alt: "", decoding: "async", loading: "lazy", sizes,
-  srcset: WIDTHS.filter((width) => width <= maxWidth).map((width) => `${artworkUrl(url, width)} ${width}w`).join(", "),
-  ...attributes,
-});
+/**
+ * An image of at most `maxWidth` pixels; `sizes` is its width on the screen, as in HTML. Unless `isEager`, it is loaded near the window.
+ * @param {string} url
+ * @param {{ sizes: string, maxWidth?: number, isEager?: boolean, fetchpriority?: string }} options
+ */
+export function artworkImage(url, { sizes, maxWidth = 640, isEager = false, ...attributes }) {
+  const srcset = WIDTHS.filter((width) => width <= maxWidth).map((width) => `${artworkUrl(url, width)} ${width}w`).join(", ");
+  const image = h("img", { alt: "", decoding: "async", sizes, srcset: isEager ? srcset : null, ...attributes });
+  if (!isEager) loadNearWindow(image, srcset);
+  return image;
+}
 
 /** A hue near that of the kind, which differs from title to title. */
 function hueOf(kind, title) {
@@ -47,16 +53,16 @@ function hueOf(kind, title) {
 
 /**
  * A box with artwork. `widthRem` is its width on the screen; `children` lie over it.
- * @param {{ shape: "poster" | "still" | "square", kind: string, title: string, artwork?: Record<string, string>, widthRem?: number, loading?: "lazy" | "eager" }} options
+ * @param {{ shape: "poster" | "still" | "square", kind: string, title: string, artwork?: Record<string, string>, widthRem?: number, isEager?: boolean }} options
  */
-export function artBox({ shape, kind, title, artwork, widthRem = 12, loading = "lazy" }, ...children) {
+export function artBox({ shape, kind, title, artwork, widthRem = 12, isEager = false }, ...children) {
   const source = SOURCES[shape].find((name) => artwork?.[name]);
   const isFrame = shape === "poster" && source && source !== "poster";
   const box = h("div", { class: ["art", shape, source && "has-image", isFrame && "is-frame"].filter(Boolean).join(" "), style: { "--hue": String(hueOf(kind, title)) } });
   if (source) {
     // A wider image is cut to the box, so it is drawn larger than that.
     const scale = Math.max(1, SOURCE_RATIOS[source] / RATIOS[shape]);
-    const image = artworkImage(artwork[source], { sizes: `${Math.ceil(widthRem * scale)}rem`, loading });
+    const image = artworkImage(artwork[source], { sizes: `${Math.ceil(widthRem * scale)}rem`, isEager });
     replaceBroken(box, image);
     box.append(image);
   }
@@ -76,7 +82,7 @@ function replaceBroken(box, image) {
       return;
     }
     hasFailed = true;
-    setTimeout(() => { image.srcset = String(image.srcset); }, RETRY_MS);
+    setTimeout(() => loadNearWindow(image, image.srcset), RETRY_MS);
   });
   image.addEventListener("load", () => { box.className = classes; });
 }
@@ -87,7 +93,7 @@ function replaceBroken(box, image) {
  */
 export function backdrop({ kind, title, artwork }) {
   const url = artwork?.backdrop ?? artwork?.thumbnail;
-  const image = url && artworkImage(url, { sizes: "100vw", maxWidth: 1920, loading: "eager", fetchpriority: "high" });
+  const image = url && artworkImage(url, { sizes: "100vw", maxWidth: 1920, isEager: true, fetchpriority: "high" });
   image?.addEventListener("error", () => image.remove());
   return h("div", { class: "backdrop", style: { "--hue": String(hueOf(kind, title)) } }, image);
 }

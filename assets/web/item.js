@@ -95,7 +95,7 @@ class ItemPage {
       h("article", { class: `item ${shape}-item` },
         backdrop({ kind, title, artwork: item?.artwork }),
         h("div", { class: "item-head" },
-          artBox({ shape, kind, title, artwork: item?.artwork, widthRem: shape === "still" ? 24 : 17, loading: "eager" }),
+          artBox({ shape, kind, title, artwork: item?.artwork, widthRem: shape === "still" ? 24 : 17, isEager: true }),
           h("div", { class: "item-text" },
             this.createWay(),
             h("h1", {}, title),

@@ -26,7 +26,7 @@ export const isOnAir = ({ startMs, endMs }, now = Date.now()) => startMs <= now 
  */
 export function programmeDetails(channel, entry, options) {
   const art = h("div", { class: "details-art" });
-  const show = (artwork) => art.replaceChildren(artBox({ shape: "still", kind: kindOf(entry), title: entry.title, artwork, widthRem: 16, loading: "eager" }));
+  const show = (artwork) => art.replaceChildren(artBox({ shape: "still", kind: kindOf(entry), title: entry.title, artwork, widthRem: 16, isEager: true }));
   show(null);
   setTimeout(async () => {
     if (!art.isConnected) return;

@@ -35,7 +35,7 @@ export async function showSeries(stage, params, place) {
     stage.replaceChildren(h("article", { class: "item poster-item" },
       backdrop({ kind: "series", title: series.title, artwork: art }),
       h("div", { class: "item-head" },
-        artBox({ shape: "poster", kind: "series", title: series.title, artwork: art, widthRem: 17, loading: "eager" }),
+        artBox({ shape: "poster", kind: "series", title: series.title, artwork: art, widthRem: 17, isEager: true }),
         h("div", { class: "item-text" },
           h("p", { class: "way" }, h("a", { href: libraryLink("series"), "aria-label": TEXT.backTo(TEXT.kindNames.series) }, icon("back"), TEXT.kindNames.series)),
           h("h1", {}, series.title),

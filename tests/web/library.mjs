@@ -126,10 +126,48 @@ export async function library(kit, openPage) {
     assert.equal(await page.getByRole("searchbox").inputValue(), "lantern");
   });
   kit.assertClean();
+  await imagesNearTheWindow(kit);
 
   const ember = await kit.waitForItem("Ember (2026).mp4");
   await kit.api("POST", "/api/stream/progress", { mediaPath: ember.mediaPath, positionSeconds: 20, durationSeconds: 60 });
   await atSizes(kit, openPage, (sized) => atSize(sized, ember));
+}
+
+/** Posters that the server makes for minutes: at most three are requested at a time, those near the window, and none after the screen is left. */
+async function imagesNearTheWindow({ page, step, goToScreen, faults }) {
+  await step("library-images-near-the-window", async () => {
+    const held = new Map(); // Requests that are not answered, by their address.
+    let most = 0;
+    const slow = /\/art\/slow/;
+    const end = (request) => held.delete(request.url());
+    page.on("requestfailed", end);
+    page.on("requestfinished", end);
+    await page.route(slow, (route) => {
+      held.set(route.request().url(), route);
+      most = Math.max(most, held.size);
+    });
+    await page.route(/\/api\/library\/items\?.*kind=film/, (route) => {
+      const films = pageOfFilms(new URL(route.request().url()));
+      for (const [n, item] of films.items.entries()) item.artwork = { poster: `/art/slow?film=${n}` };
+      return route.fulfill({ json: films });
+    });
+    await goToScreen("library?kind=film");
+    await waitUntil("three are requested", () => held.size === 3);
+    const [first, route] = [...held.entries()][0];
+    await route.fulfill({ contentType: "image/svg+xml", body: IMAGE });
+    await waitUntil("another follows", () => held.size === 3 && !held.has(first));
+    assert.equal(most, 3);
+    const before = [...held.keys()];
+    await page.evaluate(() => scrollTo(0, 20_000));
+    await waitUntil("those out of view are given up for those in view", () => held.size === 3 && !before.some((address) => held.has(address)));
+    await goToScreen("settings");
+    await waitUntil("none is requested after the screen is left", () => held.size === 0);
+    await page.unroute(slow);
+    await page.unroute(/\/api\/library\/items\?.*kind=film/);
+    page.off("requestfailed", end);
+    page.off("requestfinished", end);
+    faults.length = 0;
+  });
 }
 
 /** What every size must offer. */

@@ -12,7 +12,7 @@ pub use language::{language_tag, terminology_code};
 pub use track_language::TrackLanguage;
 
 /// Raised whenever the meaning of a cached probe changes.
-pub const PROBE_VERSION: u32 = 6;
+pub const PROBE_VERSION: u32 = 7;
 
 /// Longest plausible duration, seconds. Playlists list every segment, so a longer one would exhaust the memory.
 const MAX_DURATION_SECONDS: f64 = 7.0 * 86_400.0;
@@ -130,6 +130,43 @@ pub struct Video {
     pub is_mirrored: bool,
     pub hdr: Option<Hdr>,
     pub color: Color,
+    /// What the container states about Dolby Vision, also over a base layer that other decoders show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dolby_vision: Option<DolbyVision>,
+}
+
+/// A configuration of Dolby Vision ("Dolby Vision Streams Within the ISO Base Media File Format" 2.4 section 3.2; the same
+/// fields are in the descriptor of transport streams, "Dolby Vision Streams Within the MPEG-2 Transport Stream Format" 1.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DolbyVision {
+    pub profile: u8,
+    pub level: u8,
+    #[serde(rename = "rpu")]
+    pub has_metadata: bool,
+    #[serde(rename = "enhancement_layer")]
+    pub has_enhancement_layer: bool,
+    #[serde(rename = "base_layer")]
+    pub has_base_layer: bool,
+    /// `dv_bl_signal_compatibility_id`: what the base layer is to other decoders.
+    pub compatibility: u8,
+}
+
+impl DolbyVision {
+    /// The DOVIDecoderConfigurationRecord of 24 bytes.
+    pub fn record(&self) -> [u8; 24] {
+        let mut record = [0; 24];
+        record[..5].copy_from_slice(&[
+            1,
+            0,
+            self.profile << 1 | self.level >> 5 & 1,
+            self.level << 3
+                | u8::from(self.has_metadata) << 2
+                | u8::from(self.has_enhancement_layer) << 1
+                | u8::from(self.has_base_layer),
+            self.compatibility << 4,
+        ]);
+        record
+    }
 }
 
 named_values! {

@@ -7,11 +7,12 @@ use tokio::sync::{mpsc, watch};
 
 use super::{Backend, Job, RenditionSpec, Result, Run, RunError, Segment, SegmentContent, TIMELINE_BASE};
 use crate::domain::cmaf::from_ts::{ConversionError, SegmentPosition, TrackConfig, convert_segment};
+use crate::domain::media::DolbyVision;
 use crate::domain::plan::{AudioPlan, EncodeVideo, Rendition, VideoPlan};
 use crate::domain::segment_format::SegmentFormat;
 
 /// Part of every segment's key. A change of the converted bytes must raise it.
-const VERSION: &str = "2";
+const VERSION: &str = "3";
 
 /// A backend that makes CMAF of one rendition from the MPEG-TS of another backend.
 ///
@@ -164,9 +165,16 @@ fn convert_bytes(
     if first_config.is_none() {
         lock().get_or_insert_with(|| converted.config.clone());
     }
-    let mut whole = converted.config.init_segment(language(spec))?;
+    let mut whole = converted.config.init_segment(language(spec), dolby_vision(spec))?;
     whole.extend_from_slice(&converted.bytes);
     Ok(whole.into())
+}
+
+/// The configuration of Dolby Vision of copied video.
+fn dolby_vision(spec: &RenditionSpec) -> Option<&DolbyVision> {
+    let Some(VideoPlan::Copy { stream }) = spec.rendition.video else { return None };
+    let (_, video) = spec.media.video_streams().find(|(found, _)| found.index == stream)?;
+    video.dolby_vision.as_ref()
 }
 
 /// The language that the file states for the stream.

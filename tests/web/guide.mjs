@@ -138,8 +138,9 @@ export async function guide(kit, openPage) {
     await page.getByLabel("Password").fill("another long evening");
     await page.getByRole("button", { name: "Add" }).click();
     await page.getByRole("cell", { name: "bob" }).waitFor();
-    await page.getByRole("button", { name: "Remove" }).click();
-    await page.getByRole("button", { name: "Tap again to remove" }).click();
+    const bob = page.getByRole("row").filter({ hasText: "bob" });
+    await bob.getByRole("button", { name: "Remove" }).click();
+    await bob.getByRole("button", { name: "Tap again to remove" }).click();
     await waitUntil("bob is gone", async () => (await page.getByRole("cell", { name: "bob" }).count()) === 0);
   });
 }

@@ -22,6 +22,7 @@ use super::entry::{self, EntryError, avc};
 use super::init::{IDENTITY_MATRIX, InitTrack, TrackHeader, write_init};
 use super::moof::{Fragment, LayoutError, lay_out};
 use super::{Sample, SampleEntry, VideoFormat};
+use crate::domain::media::DolbyVision;
 use crate::domain::mpegts::elementary_stream::ElementaryStream;
 use crate::domain::mpegts::psi::TrackKind;
 use crate::domain::time::Ticks;
@@ -252,12 +253,17 @@ impl TrackConfig {
         }
     }
 
-    /// The init segment.
+    /// The init segment. `dolby_vision` is the configuration of HEVC, which no access unit states.
     ///
     /// # Errors
     /// If the parameter sets are damaged, too long or incomplete.
-    pub fn init_segment(&self, language: Option<&str>) -> Result<Vec<u8>, EntryError> {
-        let format = self.video_format()?;
+    pub fn init_segment(
+        &self,
+        language: Option<&str>,
+        dolby_vision: Option<&DolbyVision>,
+    ) -> Result<Vec<u8>, EntryError> {
+        let dolby_vision = dolby_vision.map(|config| config.record().to_vec());
+        let format = VideoFormat { dolby_vision, ..self.video_format()? };
         let entry = self.sample_entry(&format)?;
         let header = match self.kind() {
             TrackKind::Video => TrackHeader::Video { format: &format, matrix: IDENTITY_MATRIX },

@@ -92,7 +92,7 @@ impl IFrameJob<'_> {
         let position = SegmentPosition { sequence_number, end };
         let converted = convert_segment(encoded, position, None);
         let converted = converted.map_err(|cause| RunError::Internal(format!("an I-frame: {cause}")))?;
-        let init = converted.config.init_segment(None);
+        let init = converted.config.init_segment(None, None);
         let init = init.map_err(|cause| RunError::Internal(format!("the init segment of an I-frame: {cause}")))?;
         Ok((converted, init))
     }

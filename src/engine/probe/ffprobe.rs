@@ -83,7 +83,12 @@ pub(super) struct ReportedStream {
 pub(super) struct SideData {
     pub side_data_type: String,
     pub displaymatrix: Option<String>,
-    pub dv_bl_signal_compatibility_id: Option<u32>,
+    pub dv_profile: Option<u8>,
+    pub dv_level: Option<u8>,
+    pub rpu_present_flag: u8,
+    pub el_present_flag: u8,
+    pub bl_present_flag: u8,
+    pub dv_bl_signal_compatibility_id: Option<u8>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -193,3 +193,71 @@ async fn a_page_gets_copies_of_transport_streams_in_fmp4() {
         player::stop(&server, &session).await;
     }
 }
+
+/// Adds a descriptor of Dolby Vision (tag 0xb0, "Dolby Vision Streams Within the MPEG-2 Transport Stream Format" 1.2) to the HEVC of
+/// every program map, which ffmpeg 5.1 reads but does not write.
+fn add_dolby_vision_descriptor(film: &Path, profile: u16, compatibility: u8) {
+    const HEVC: u8 = 0x24;
+    const HEAD_BYTES: usize = 5;
+    let (level, metadata_and_base_layer) = (1, 0b101);
+    let [high, low] = (profile << 9 | level << 3 | metadata_and_base_layer).to_be_bytes();
+    let descriptor = [0xb0, 5, 1, 0, high, low, compatibility << 4];
+    let mut bytes = std::fs::read(film).unwrap();
+    let mut count = 0;
+    for packet in bytes.chunks_exact_mut(188).filter(|packet| packet[1] & 0x1f == 0x10 && packet[2] == 0) {
+        // After the header and the pointer field, without an adaptation field.
+        let section = &mut packet[5..];
+        assert_eq!(section[0], 2, "a program map");
+        let length = usize::from(u16::from_be_bytes([section[1] & 0x0f, section[2]]));
+        let mut at = 12 + usize::from(section[11]);
+        while section[at] != HEVC {
+            at += HEAD_BYTES + usize::from(section[at + 4]);
+        }
+        let end = 3 + length - 4;
+        section.copy_within(at + HEAD_BYTES..end, at + HEAD_BYTES + descriptor.len());
+        section[at + HEAD_BYTES..][..descriptor.len()].copy_from_slice(&descriptor);
+        section[at + 4] += descriptor.len() as u8;
+        section[2] += descriptor.len() as u8;
+        let end = end + descriptor.len();
+        let crc = section[..end].iter().fold(u32::MAX, |crc, &byte| {
+            let step = |crc: u32, _| crc << 1 ^ if crc >> 31 == 1 { 0x04c1_1db7 } else { 0 };
+            (0..8).fold(crc ^ u32::from(byte) << 24, step)
+        });
+        section[end..end + 4].copy_from_slice(&crc.to_be_bytes());
+        count += 1;
+    }
+    assert!(count > 0);
+    std::fs::write(film, bytes).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dolby_vision_of_transport_streams_is_copied_and_signalled() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = kit::start_server(&[folder.path()]).await;
+    let encoders = "-c:v libx265 -preset ultrafast -x265-params log-level=none:bframes=3:keyint=50:min-keyint=50:open-gop=0\
+        :colorprim=bt2020:transfer=smpte2084:colormatrix=bt2020nc -pix_fmt yuv420p10le -c:a aac";
+    for (profile, compatibility, codec_list, boxes) in [
+        (5, 0, "CODECS=\"dvh1.05.01,", ["dvh1", "dvcC"]),
+        (8, 1, "SUPPLEMENTAL-CODECS=\"dvh1.08.01/db1p\"", ["hvc1", "dvvC"]),
+    ] {
+        let film = folder.path().join(format!("profile-{profile}.ts"));
+        media::flash_and_beep(&film, 4, encoders);
+        add_dolby_vision_descriptor(&film, profile, compatibility);
+        let capabilities = json!({"codecs": ["avc1.640033", "hvc1.2.4.L153.B0", "dvh1.05.06", "mp4a.40.2"],
+            "hdr": ["hdr10"], "audioRenditions": true});
+        let session = start(&server, &json!({"mediaPath": film.to_str().unwrap(), "capabilities": capabilities})).await;
+        assert_eq!(session["decision"]["format"], "fmp4", "{session}");
+        assert_eq!(streams(&session)[0], ("hevc", "copy", "[]".to_owned()), "{session}");
+        let text = multivariant(&server, &session).await;
+        assert!(text.contains(codec_list) && text.contains("VIDEO-RANGE=PQ"), "{text}");
+        let player = PlayerSession::open(&server, &session).await.unwrap();
+        let init = player.media_text.split("#EXT-X-MAP:URI=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        let url = player.index_url.join(init).unwrap();
+        let init = reqwest::get(url).await.unwrap().bytes().await.unwrap();
+        for name in boxes {
+            let is_there = init.windows(4).any(|four| four == name.as_bytes());
+            assert!(is_there, "profile {profile}: no {name} in the init segment");
+        }
+        player::stop(&server, &session).await;
+    }
+}

@@ -7,7 +7,7 @@ pub mod alac;
 pub mod av1;
 pub mod avc;
 pub mod copied;
-mod dolby_vision;
+pub mod dolby_vision;
 pub mod dts;
 pub mod eac3;
 pub mod esds;

@@ -95,7 +95,7 @@ fn a_byte_stream_becomes_samples_and_a_configuration() {
     assert_eq!((format.width, format.height, format.pixel_aspect), (64, 48, Some((3, 2))));
     let entry = converted.config.sample_entry(&format).unwrap();
     assert_eq!((&entry.codecs[..], converted.config.timescale()), ("avc3.42C00A", 90_000));
-    let init = converted.config.init_segment(None).unwrap();
+    let init = converted.config.init_segment(None, None).unwrap();
     assert_eq!(
         InitDescription::read(&init),
         Ok(InitDescription { entry, video_format: Some(format), timescale: 90_000 })
@@ -124,7 +124,7 @@ fn temporal_units_become_samples_without_delimiters() {
     assert_eq!(video_samples(&first), sizes_and_flags.map(|(size, flags)| [3600, size, flags, 0]));
     let format = first.config.video_format().unwrap();
     assert_eq!((format.width, format.height, first.config.timescale()), (64, 48, 90_000));
-    let description = InitDescription::read(&first.config.init_segment(None).unwrap()).unwrap();
+    let description = InitDescription::read(&first.config.init_segment(None, None).unwrap()).unwrap();
     assert_eq!((description.kind(), &*description.entry.codecs), (TrackKind::Video, "av01.0.00M.10"));
 
     let later = convert_segment(&units(10_800, &header), end_at(21_600), Some(&first.config)).unwrap();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{Raw, find_tag, parse_frame_rate, parse_number, parse_pair};
 use crate::domain::codec::{self, CodecInfo};
-use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Subtitle, TELETEXT, Video};
+use crate::domain::media::{Audio, Color, DolbyVision, Hdr, Stream, StreamKind, Subtitle, TELETEXT, Video};
 use crate::engine::probe::outline::nearest_usual_rate;
 
 pub(super) fn to_stream(raw: &Raw, decodable: &HashSet<String>) -> Stream {
@@ -88,7 +88,20 @@ fn to_video(raw: &Raw, chroma: &str, bit_depth: u8) -> Video {
         is_mirrored: mirrored,
         hdr: detect_hdr(raw),
         color: to_color(raw),
+        dolby_vision: to_dolby_vision(raw),
     }
+}
+
+fn to_dolby_vision(raw: &Raw) -> Option<DolbyVision> {
+    let data = raw.side_data_list.iter().find(|data| data.side_data_type.starts_with("DOVI"))?;
+    Some(DolbyVision {
+        profile: data.dv_profile?,
+        level: data.dv_level?,
+        has_metadata: data.rpu_present_flag != 0,
+        has_enhancement_layer: data.el_present_flag != 0,
+        has_base_layer: data.bl_present_flag != 0,
+        compatibility: data.dv_bl_signal_compatibility_id?,
+    })
 }
 
 fn to_audio(raw: &Raw, commentary: bool) -> Audio {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::video_encode::{self, CodecChoice, EncodeLimits, plan_encode};
 use super::{STEREO_KBPS, SessionPlan};
 use crate::domain::cmaf::Color;
+use crate::domain::cmaf::entry::dolby_vision::Signalling;
 use crate::domain::cmaf::segment_sizes::BitRates;
 use crate::domain::codec::TargetCodec;
 use crate::domain::grid::Grid;
@@ -72,7 +73,7 @@ impl CopiedVideoAttributes {
             return (is_hevc || !is_transport_stream).then(|| Self {
                 // The init segment states profile and level exactly.
                 codecs: stream.codec_string.clone().filter(|_| is_transport_stream),
-                supplemental_codecs: None,
+                supplemental_codecs: supplemental_codecs(&spec.media, stream.index).filter(|_| !is_transport_stream),
                 video_range: range_of_stream,
                 // Encoders of HEVC and broadcasts use open groups of pictures.
                 is_independent: false,
@@ -86,6 +87,17 @@ impl CopiedVideoAttributes {
             video_range: if range_of_container == "SDR" { range_of_stream } else { range_of_container },
             is_independent: track.index().is_some_and(|index| index.has_closed_groups),
         })
+    }
+}
+
+/// Dolby Vision over a base layer that other decoders show, in a file that is converted.
+fn supplemental_codecs(media: &Media, stream: u32) -> Option<String> {
+    let (_, video) = media.video_streams().find(|(found, _)| found.index == stream)?;
+    // ITU-T H.273: 14 is the transfer of SDR, with which HLG may be signalled.
+    let transfer = (video.color.transfer.as_deref() == Some("bt2020-10")).then_some(14);
+    match Signalling::parse(&video.dolby_vision?.record(), transfer) {
+        Ok(Some(Signalling::Supplemental { codecs, .. })) => Some(codecs),
+        _ => None,
     }
 }
 

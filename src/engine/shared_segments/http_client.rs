@@ -15,7 +15,7 @@ use super::MAX_OBJECT_BYTES;
 /// Time for a connection. The requests have their own limits.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connections kept open. More than reads go at once seldom.
+/// Idle connections that stay open.
 const MAX_IDLE_CONNECTIONS: usize = 8;
 
 /// Makes clients without proxies and redirects.
@@ -86,6 +86,6 @@ fn http_error(fault: reqwest::Error) -> HttpError {
         () if fault.is_timeout() => HttpErrorKind::Timeout,
         () => HttpErrorKind::Request,
     };
-    // The address may contain a path of the library's names only; the error is short without it.
+    // Without the address, which is long and the same in each error of an object.
     HttpError::new(kind, fault.without_url())
 }

@@ -21,6 +21,9 @@ const DIGEST_METADATA: &str = "hearthcast-blake3";
 /// The region that servers other than those of AWS accept.
 const DEFAULT_REGION: &str = "us-east-1";
 
+/// Longest text of an error, characters.
+const MAX_FAULT_CHARS: usize = 300;
+
 /// Time for the check of `hearthcast doctor`.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -105,14 +108,14 @@ impl ObjectBucket for S3Bucket {
             let found = match store.get_opts(&path, GetOptions::default()).await {
                 Ok(found) => found,
                 Err(Error::NotFound { .. }) => return Ok(None),
-                Err(fault) => return Err(fault.to_string()),
+                Err(fault) => return Err(fault_text(&fault)),
             };
             if found.meta.size > MAX_OBJECT_BYTES as u64 {
                 return Err(format!("{path} has {} bytes; {MAX_OBJECT_BYTES} are allowed", found.meta.size));
             }
             let digest = found.attributes.get(&Attribute::Metadata(DIGEST_METADATA.into()));
             let digest = digest.map_or(String::new(), |value| value.as_ref().to_owned());
-            let bytes = found.bytes().await.map_err(|fault| fault.to_string())?;
+            let bytes = found.bytes().await.map_err(|fault| fault_text(&fault))?;
             Ok(Some(SegmentObject { bytes, digest, content_type: "" }))
         })
     }
@@ -126,9 +129,14 @@ impl ObjectBucket for S3Bucket {
             ]);
             let options = PutOptions { attributes, ..PutOptions::default() };
             let written = store.put_opts(&path, PutPayload::from_bytes(object.bytes), options).await;
-            written.map(|_| ()).map_err(|fault| fault.to_string())
+            written.map(|_| ()).map_err(|fault| fault_text(&fault))
         })
     }
+}
+
+/// An error as one short line: it may contain the answer of the server.
+fn fault_text(fault: &Error) -> String {
+    fault.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_FAULT_CHARS).collect()
 }
 
 /// Bucket and prefix of an address such as `s3://bucket/prefix`.

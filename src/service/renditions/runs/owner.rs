@@ -160,12 +160,14 @@ impl Owner {
             let parked_deadline = self.parked_since.filter(|_| !self.runs.is_empty()).map(|parked| parked + MAX_PARKED);
             let wake_at = stall_deadline.into_iter().chain(retry_at).chain(parked_deadline).min();
             tokio::select! {
+                // Segments first: a request that is handled before a segment that has arrived moves runs for nothing.
+                biased;
+                (run_index, outcome) = next_outcome(&mut self.runs) => self.handle_outcome(run_index, outcome).await,
+                (index, found) = self.lookups.next() => self.handle_answer(index, found).await,
                 request = requests.recv() => match request {
                     Some(request) => self.handle_request(request).await,
                     None => return,
                 },
-                (run_index, outcome) = next_outcome(&mut self.runs) => self.handle_outcome(run_index, outcome).await,
-                (index, found) = self.lookups.next() => self.handle_answer(index, found).await,
                 is_open = next_turn_change(&mut turn_changes) => if !is_open {
                     turn_changes = None;
                     self.handle_job_end();

@@ -13,6 +13,7 @@ use crate::domain::subtitles::TextStyle;
 
 pub mod live;
 pub mod reload;
+mod segment_store;
 pub mod sources;
 
 /// The configuration of a server, as the file states it until `sources` has resolved its paths.
@@ -66,6 +67,17 @@ pub struct Config {
     pub find_marks: bool,
     /// Address of the NATS server through which workers on other machines are reached; none are used if unset.
     pub queue: Option<String>,
+    /// Address of a store that servers share (`s3://bucket/prefix`), where encoded segments are kept; none is used if unset.
+    pub segments: Option<String>,
+    /// Address of a server of that store, unless it is that of AWS.
+    pub segments_endpoint: Option<String>,
+    /// Region of the store; that of the AWS variables, otherwise `us-east-1`, if unset.
+    pub segments_region: Option<String>,
+    /// File with the credentials of the store, in the format of the AWS tools; those of the AWS variables if unset.
+    pub segments_credentials_file: Option<PathBuf>,
+    /// Time for a segment from the store. Tests on slow machines raise it; no setting.
+    #[serde(skip)]
+    pub segments_deadline: Duration,
     /// Address of an OpenTelemetry collector (OTLP over HTTP) that receives traces; nothing is recorded if unset.
     pub otlp_endpoint: Option<String>,
 }
@@ -245,6 +257,11 @@ impl Config {
             hdhomerun_token_file: None,
             find_marks: true,
             queue: None,
+            segments: None,
+            segments_endpoint: None,
+            segments_region: None,
+            segments_credentials_file: None,
+            segments_deadline: segment_store::READ_DEADLINE,
             otlp_endpoint: None,
         }
     }
@@ -311,6 +328,7 @@ impl Config {
             errors.push(fault);
         }
         errors.extend(self.queue.as_deref().and_then(queue_error));
+        errors.extend(self.store_error());
         errors.extend(self.otlp_endpoint.as_deref().and_then(otlp_error));
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
             errors.push("hdhomerun_token_file requires hdhomerun = true".to_owned());

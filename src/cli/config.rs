@@ -3,6 +3,9 @@
 use clap::Subcommand;
 
 use super::{ConfigArgs, Outcome};
+use crate::config::Config;
+#[cfg(feature = "cluster")]
+use crate::engine::shared_segments::s3::S3Bucket;
 
 #[derive(Subcommand)]
 pub enum ConfigCommand {
@@ -10,7 +13,7 @@ pub enum ConfigCommand {
     Check {
         #[command(flatten)]
         config_args: ConfigArgs,
-        /// Do not check that the library folders exist: the configuration may be for another machine.
+        /// Do not check that library folders and credentials exist: the configuration may be for another machine.
         #[arg(long)]
         settings_only: bool,
     },
@@ -21,11 +24,14 @@ impl ConfigCommand {
         let Self::Check { config_args, settings_only } = self;
         let config = config_args.load_config()?;
         let roots = config.library_roots();
-        let errors: Vec<String> = roots
+        let mut errors: Vec<String> = roots
             .iter()
             .filter(|root| !settings_only && !root.path.is_dir())
             .map(|root| format!("root {} is not a folder", root.path.display()))
             .collect();
+        if !settings_only {
+            errors.extend(store_error(&config));
+        }
         if !errors.is_empty() {
             return Err(errors.join("\n"));
         }
@@ -38,4 +44,16 @@ impl ConfigCommand {
         println!("ok");
         Ok(())
     }
+}
+
+/// Why the store of `segments` cannot be used, e.g. missing credentials. Nothing is sent.
+#[cfg(feature = "cluster")]
+fn store_error(config: &Config) -> Option<String> {
+    S3Bucket::open(config).err()
+}
+
+/// None: this build refuses `segments`.
+#[cfg(not(feature = "cluster"))]
+fn store_error(_: &Config) -> Option<String> {
+    None
 }

@@ -8,6 +8,8 @@ use clap::Args;
 use super::{ConfigArgs, Outcome, error_text, runtime};
 use crate::config::Config;
 use crate::domain::worker::SandboxReport;
+#[cfg(feature = "cluster")]
+use crate::engine::shared_segments::s3::S3Bucket;
 use crate::engine::worker::Isolation;
 use crate::engine::worker::message::EngineReport;
 use crate::error::Code;
@@ -58,6 +60,7 @@ impl Doctor {
         findings.extend(machine::check_clock(&config));
         findings.push(folders::check_folder("state", &config.state));
         findings.push(folders::check_folder("segments", &config.cache));
+        findings.extend(runtime.block_on(check_segment_store(&config)));
         findings.extend(machine::check_ports(&config));
         findings.push(machine::check_open_files(&config));
         findings.extend(check_quarantine(&config));
@@ -108,6 +111,27 @@ fn check_quarantine(config: &Config) -> Vec<Finding> {
     let unlisted = (entries.len() > MAX_LISTED_FILES)
         .then(|| Warning(format!("and {} more such files", entries.len() - MAX_LISTED_FILES)));
     listed.chain(unlisted).collect()
+}
+
+/// Writes to the store that servers share, and reads from it; nothing without `segments`.
+#[cfg(feature = "cluster")]
+async fn check_segment_store(config: &Config) -> Option<Finding> {
+    let address = config.segments.as_deref()?;
+    let bucket = match S3Bucket::open(config) {
+        Ok(bucket) => bucket?,
+        Err(fault) => return Some(Failed(fault)),
+    };
+    Some(match bucket.check().await {
+        Ok(()) => Passed(format!("the segment store {address} can be written and read")),
+        // The server works without it.
+        Err(fault) => Warning(format!("the segment store {address}: {fault}")),
+    })
+}
+
+/// Nothing: this build refuses `segments` in its configuration.
+#[cfg(not(feature = "cluster"))]
+async fn check_segment_store(_: &Config) -> Option<Finding> {
+    None
 }
 
 /// Starts a worker as the server does: GStreamer with its elements, and what confines the worker.

@@ -30,6 +30,9 @@ pub struct Serve {
     /// NATS server through which workers on other machines are reached, e.g. nats://127.0.0.1:4222.
     #[arg(long, value_name = "URL")]
     queue: Option<String>,
+    /// Store of encoded segments that servers share, e.g. s3://bucket/prefix.
+    #[arg(long, value_name = "URL")]
+    segments: Option<String>,
 }
 
 impl Serve {
@@ -40,6 +43,7 @@ impl Serve {
         flags.backend = self.backend;
         flags.isolation = self.isolation;
         flags.queue = self.queue;
+        flags.segments = self.segments;
         let config = sources::load_from_process(&flags)?;
         let runtime = runtime();
         let outcome = runtime.block_on(async {

@@ -69,10 +69,14 @@ pub fn merge(current: &Config, loaded: &Config) -> (Config, ConfigChange) {
             hdhomerun_token_file "hdhomerun_token_file"
             find_marks "find_marks"
             queue "queue"
+            segments "segments"
+            segments_endpoint "segments_endpoint"
+            segments_region "segments_region"
+            segments_credentials_file "segments_credentials_file"
             otlp_endpoint "otlp_endpoint"
             admin "admin"
         }
-        other { limits worker_program }
+        other { limits worker_program segments_deadline }
     );
     merge_limits(&mut merged.limits, &loaded.limits, &mut change);
     (merged, change)

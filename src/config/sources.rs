@@ -30,6 +30,7 @@ pub struct Flags {
     pub backend: Option<BackendSetting>,
     pub isolation: Option<IsolationSetting>,
     pub queue: Option<String>,
+    pub segments: Option<String>,
 }
 
 /// Looks up an environment variable; in tests, in a table.
@@ -47,7 +48,7 @@ const SETTING_VARIABLES: [(VariableKind, &str); 5] = [
     (
         VariableKind::Text,
         "listen state cache recordings backend isolation hevc_encoder av1_encoder public_base_url ffmpeg subtitle_font \
-         hdhomerun_token_file queue otlp_endpoint",
+         hdhomerun_token_file queue segments segments_endpoint segments_region segments_credentials_file otlp_endpoint",
     ),
     (VariableKind::Number, "segment_seconds subtitle_size_percent"),
     (VariableKind::Boolean, "hdhomerun find_marks"),
@@ -180,12 +181,14 @@ fn resolve(mut config: Config, flags: &Flags, environment: EnvironmentLookup) ->
     config.backend = flags.backend.unwrap_or(config.backend);
     config.isolation = flags.isolation.unwrap_or(config.isolation);
     config.queue = flags.queue.clone().or(config.queue);
+    config.segments = flags.segments.clone().or(config.segments);
     config.recordings = config.recordings.as_deref().map(absolute).transpose()?;
     if let Some(folder) = systemd_folder("CREDENTIALS_DIRECTORY") {
         if let Some(admin) = &mut config.admin {
             admin.password_hash_file = folder.join(&admin.password_hash_file);
         }
         config.hdhomerun_token_file = config.hdhomerun_token_file.map(|file| folder.join(file));
+        config.segments_credentials_file = config.segments_credentials_file.map(|file| folder.join(file));
     }
     Ok(config)
 }

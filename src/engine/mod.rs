@@ -49,6 +49,7 @@ pub mod sample_media;
 pub mod scene_breaks;
 pub mod segment_cache;
 pub mod server_folders;
+pub mod shared_segments;
 pub mod software_encoding;
 pub mod source;
 pub mod still_image;

@@ -172,7 +172,8 @@ impl SegmentCache {
         found
     }
 
-    async fn find(&self, rendition: &Arc<str>, index: usize) -> Option<StoredSegment> {
+    /// As [`Self::get`], without counting a hit or a miss.
+    pub async fn find(&self, rendition: &Arc<str>, index: usize) -> Option<StoredSegment> {
         let (etag, len, digest) = {
             let mut state = self.lock();
             state.use_count += 1;

@@ -35,7 +35,7 @@ mod probe;
 mod process;
 /// Stored user data: progress, history, audiobooks, events, and its durability.
 mod progress;
-/// Workers on other machines.
+/// Workers on other machines, and a store of segments that servers share.
 #[cfg(feature = "cluster")]
 mod rack;
 /// Recordings: made, resumed after a crash, kept and deleted.

@@ -142,6 +142,7 @@ fn the_example_file_contains_the_defaults() {
     let all: String = example.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n").collect();
     let all = all.replace("hdhomerun = false", "hdhomerun = true");
     let all = if cfg!(feature = "cluster") { all } else { all.replace("\nqueue = ", "\n# queue = ") };
+    let all = if cfg!(feature = "cluster") { all } else { all.replace("\nsegments", "\n# segments") };
     let all = if cfg!(feature = "otlp") { all } else { all.replace("\notlp_endpoint = ", "\n# otlp_endpoint = ") };
     let (_dir, flags) = config_file(&all);
     let config = load_with(&flags, &[]).unwrap();

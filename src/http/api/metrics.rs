@@ -8,6 +8,7 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 use crate::domain::recording::RecordingState;
 use crate::domain::traffic::{RouteClass, STATUS_CLASSES};
 use crate::engine::own_process::ProcessUsage;
+use crate::engine::shared_segments::StoreCounts;
 use crate::engine::versions;
 use crate::engine::worker::EndCause;
 use crate::http::api::prelude::*;
@@ -34,6 +35,7 @@ fn metrics_text(service: &Service) -> String {
     add_sessions(&mut text, service);
     add_encodes(&mut text, service);
     add_segments(&mut text, service);
+    add_segment_store(&mut text, service);
     add_state(&mut text, service);
     text.into_string()
 }
@@ -175,6 +177,43 @@ fn add_segments(text: &mut MetricsText, service: &Service) {
         Gauge,
         "Bytes of segments in the cache, by where they are.",
         [label("place", "memory", usage.memory_bytes), label("place", "disk", usage.disk_bytes)],
+    );
+}
+
+/// The segment store that servers share; without samples unless one is configured.
+fn add_segment_store(text: &mut MetricsText, service: &Service) {
+    let counts = service.renditions.store_counts();
+    let samples = |results: fn(StoreCounts) -> Vec<(&'static str, u64)>| {
+        counts.into_iter().flat_map(results).map(|(result, count)| (vec![("result", result.to_owned())], count))
+    };
+    text.add(
+        "hearthcast_segment_store_reads_total",
+        Counter,
+        "Segments looked for in the shared store: hit, miss, fault (an error, too slow, damaged), or skipped after faults.",
+        samples(|counts| {
+            let StoreCounts { hits, misses, faults, skipped, .. } = counts;
+            vec![("hit", hits), ("miss", misses), ("fault", faults), ("skipped", skipped)]
+        }),
+    );
+    text.add(
+        "hearthcast_segment_store_uploads_total",
+        Counter,
+        "Segments for the shared store: stored, failed, or dropped because the queue was full or after faults.",
+        samples(|counts| {
+            let StoreCounts { uploaded, failed_uploads, dropped_uploads, .. } = counts;
+            vec![("stored", uploaded), ("failed", failed_uploads), ("dropped", dropped_uploads)]
+        }),
+    );
+    text.add(
+        "hearthcast_segment_store_available",
+        Gauge,
+        "1 if the shared store is in use, 0 while it is left alone after faults.",
+        counts.map(|counts| (Vec::new(), u8::from(counts.is_available))),
+    );
+    text.add_histogram(
+        "hearthcast_segment_store_read_seconds",
+        "Time until the shared store answered a read, or until its deadline.",
+        counts.map(|counts| (Vec::new(), counts.read_times)),
     );
 }
 

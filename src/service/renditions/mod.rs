@@ -6,6 +6,9 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::engine::RenditionSpec;
 use crate::engine::segment_cache::{CacheLimits, CacheUsage, SegmentCache};
+#[cfg(feature = "cluster")]
+use crate::engine::shared_segments::s3::S3Bucket;
+use crate::engine::shared_segments::{SharedSegments, StoreCounts};
 use crate::engine::worker::Isolation;
 use crate::error::{Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
@@ -39,13 +42,14 @@ pub struct Renditions {
     runs: Runs,
     pub backends: Backends,
     segments: SegmentCache,
+    shared: Option<SharedSegments>,
     maintenance_started: OnceLock<()>,
     tasks: BackgroundTasks,
 }
 
 impl Renditions {
     /// # Errors
-    /// The segment folder cannot be emptied or created.
+    /// The segment folder cannot be emptied or created, or the segment store has no credentials.
     pub fn open(
         config: &Config,
         isolation: Isolation,
@@ -61,10 +65,13 @@ impl Renditions {
         let folder = config.cache.join("segments");
         let segments = SegmentCache::open(&folder, cache_limits)
             .map_err(|cause| Error::internal(format!("{}: {cause}", folder.display())))?;
+        let shared = open_shared(config, &tasks)?;
+        let runs = Runs::new(segments.clone(), limits.concurrent_jobs, tasks.clone()).with_shared(shared.clone());
         Ok(Arc::new(Self {
-            runs: Runs::new(segments.clone(), limits.concurrent_jobs, tasks.clone()),
+            runs,
             backends: Backends::new(config, isolation, quarantine),
             segments,
+            shared,
             maintenance_started: OnceLock::new(),
             tasks,
         }))
@@ -93,6 +100,11 @@ impl Renditions {
     /// Contents and use of the segment cache.
     pub fn cache_usage(&self) -> CacheUsage {
         self.segments.usage()
+    }
+
+    /// Use of the store that servers share; None without `segments`.
+    pub fn store_counts(&self) -> Option<StoreCounts> {
+        self.shared.as_ref().map(SharedSegments::counts)
     }
 
     /// Finds the backends before the first session starts.
@@ -134,4 +146,19 @@ impl Renditions {
             });
         }
     }
+}
+
+/// The store that servers share, with the task that uploads; None without `segments`.
+#[cfg(feature = "cluster")]
+fn open_shared(config: &Config, tasks: &BackgroundTasks) -> Result<Option<SharedSegments>> {
+    let Some(bucket) = S3Bucket::open(config).map_err(Error::internal)? else { return Ok(None) };
+    let (shared, uploads) = SharedSegments::new(Arc::new(bucket), config.segments_deadline);
+    tasks.spawn(uploads.run());
+    Ok(Some(shared))
+}
+
+/// None: a build without remote workers refuses `segments` in its configuration.
+#[cfg(not(feature = "cluster"))]
+fn open_shared(_: &Config, _: &BackgroundTasks) -> Result<Option<SharedSegments>> {
+    Ok(None)
 }

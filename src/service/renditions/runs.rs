@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::engine::segment_cache::{SegmentCache, SegmentHold, StoredSegment};
+use crate::engine::shared_segments::{SharedKey, SharedSegments};
 use crate::engine::{Backend, RenditionSpec, RunError};
 use crate::error::{Code, Error, Result};
 use crate::service::background_tasks::BackgroundTasks;
@@ -111,6 +112,8 @@ impl Drop for WaitingGuard<'_> {
 /// All runs of the server.
 pub struct Runs {
     segments: SegmentCache,
+    /// The store that servers share; None without `segments`.
+    shared: Option<SharedSegments>,
     health: Arc<RunHealth>,
     slots: Arc<EncodeSlots>,
     owner_handles: Mutex<HashMap<Arc<str>, Weak<OwnerHandle>>>,
@@ -146,11 +149,18 @@ impl Runs {
     pub fn new(segments: SegmentCache, max_jobs: usize, tasks: BackgroundTasks) -> Self {
         Self {
             segments,
+            shared: None,
             health: Arc::default(),
             slots: EncodeSlots::new(max_jobs),
             owner_handles: Mutex::default(),
             tasks,
         }
+    }
+
+    /// Also looks for segments in `shared`, and uploads those that were made.
+    #[must_use]
+    pub fn with_shared(self, shared: Option<SharedSegments>) -> Self {
+        Self { shared, ..self }
     }
 
     /// Encode slots in use.
@@ -196,8 +206,9 @@ impl Runs {
         };
         let job = job_and_turns.as_ref().map(|(job, _)| job.clone());
         let (requests, request_receiver) = mpsc::channel(64);
-        let (owner, progress) =
-            Owner::new(backend, self.segments.clone(), key.clone(), spec, job_and_turns, self.health.clone());
+        let shared = self.shared.clone().and_then(|shared| Some((shared, SharedKey::of_rendition(&*backend, &spec)?)));
+        let (segments, health) = (self.segments.clone(), self.health.clone());
+        let (owner, progress) = Owner::new(backend, segments, shared, key.clone(), spec, job_and_turns, health);
         self.tasks.spawn(owner.run(request_receiver));
         let handle = Arc::new(OwnerHandle {
             #[cfg(test)]

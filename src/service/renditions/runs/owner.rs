@@ -24,6 +24,7 @@ use crate::domain::plan::VideoPlan;
 use crate::domain::trace::TraceContext;
 use crate::engine::content::SegmentContent;
 use crate::engine::segment_cache::{SegmentCache, StoredSegment};
+use crate::engine::shared_segments::{SharedKey, SharedSegments};
 use crate::engine::source::SourceFile;
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 use crate::service::renditions::encode_slots::EncodeJob;
@@ -32,7 +33,10 @@ use crate::telemetry::traces::ActiveSpan;
 mod assignment;
 mod fault_handling;
 mod read_ahead;
+mod shared_lookups;
 mod slot_turns;
+
+use shared_lookups::SharedLookups;
 
 /// Most runs of one rendition at once.
 const MAX_RUNS: usize = 2;
@@ -88,6 +92,7 @@ impl ActiveRun {
 pub(super) struct Owner {
     backend: Arc<dyn Backend>,
     segments: SegmentCache,
+    lookups: SharedLookups,
     rendition_key: Arc<str>,
     spec: Arc<RenditionSpec>,
     /// The encode job and the number of slots it has; None if it needs none.
@@ -115,6 +120,7 @@ impl Owner {
     pub(super) fn new(
         backend: Arc<dyn Backend>,
         segments: SegmentCache,
+        shared: Option<(SharedSegments, SharedKey)>,
         rendition_key: Arc<str>,
         spec: Arc<RenditionSpec>,
         job_and_turns: Option<(Arc<EncodeJob>, watch::Receiver<usize>)>,
@@ -125,6 +131,7 @@ impl Owner {
         let owner = Self {
             backend,
             segments,
+            lookups: SharedLookups::new(shared),
             rendition_key,
             spec,
             allowed_runs: if job_and_turns.is_some() { 0 } else { MAX_RUNS },
@@ -153,11 +160,14 @@ impl Owner {
             let parked_deadline = self.parked_since.filter(|_| !self.runs.is_empty()).map(|parked| parked + MAX_PARKED);
             let wake_at = stall_deadline.into_iter().chain(retry_at).chain(parked_deadline).min();
             tokio::select! {
+                // Segments first: a request that is handled before a segment that has arrived moves runs for nothing.
+                biased;
+                (run_index, outcome) = next_outcome(&mut self.runs) => self.handle_outcome(run_index, outcome).await,
+                (index, found) = self.lookups.next() => self.handle_answer(index, found).await,
                 request = requests.recv() => match request {
                     Some(request) => self.handle_request(request).await,
                     None => return,
                 },
-                (run_index, outcome) = next_outcome(&mut self.runs) => self.handle_outcome(run_index, outcome).await,
                 is_open = next_turn_change(&mut turn_changes) => if !is_open {
                     turn_changes = None;
                     self.handle_job_end();
@@ -217,17 +227,15 @@ impl Owner {
                 let is_reproducible =
                     self.backend.has_instant_start() || matches!(segment.content, SegmentContent::Lazy(_));
                 let inputs = is_reproducible.then(|| self.spec.source.version());
-                let stored =
-                    self.segments.put(&self.rendition_key, segment.index, segment.content, inputs.as_deref()).await;
-                let (start_ms, now_ms) = (self.start_ms(segment.index), self.now_ms());
-                for waiting in self.waiting_requests.extract_if(.., |waiting| waiting.request.index == segment.index) {
-                    if let Some(reader_position) =
-                        self.reader_positions.get_mut(&(waiting.request.reader_identity.as_ptr() as usize))
-                    {
-                        reader_position.playback_clock.note_delivery(segment.index, start_ms, now_ms);
+                let stored = match self.kept_segment(segment.index).await {
+                    Some(kept) => kept,
+                    None => {
+                        self.lookups.offer(segment.index, &segment.content);
+                        let (key, content) = (&self.rendition_key, segment.content);
+                        self.segments.put(key, segment.index, content, inputs.as_deref()).await
                     }
-                    let _ = waiting.request.reply.send(Ok(stored.clone()));
-                }
+                };
+                self.deliver(segment.index, &stored);
             }
             Some(Err(error)) => self.handle_fault(run_index, error),
             None => {
@@ -240,6 +248,19 @@ impl Owner {
                     self.end_segment = next;
                 }
             }
+        }
+    }
+
+    /// Answers all requests that wait for a segment.
+    fn deliver(&mut self, index: usize, stored: &StoredSegment) {
+        let (start_ms, now_ms) = (self.start_ms(index), self.now_ms());
+        for waiting in self.waiting_requests.extract_if(.., |waiting| waiting.request.index == index) {
+            if let Some(reader_position) =
+                self.reader_positions.get_mut(&(waiting.request.reader_identity.as_ptr() as usize))
+            {
+                reader_position.playback_clock.note_delivery(index, start_ms, now_ms);
+            }
+            let _ = waiting.request.reply.send(Ok(stored.clone()));
         }
     }
 
@@ -265,6 +286,7 @@ impl Owner {
         for waiting in self.waiting_requests.extract_if(.., |waiting| waiting.request.index >= self.end_segment) {
             let _ = waiting.request.reply.send(Err(RunError::SourceEnded));
         }
+        self.start_lookups();
         self.update_turn();
         if self.allowed_runs == 0 || self.progress.borrow().failure.is_some() {
             return;

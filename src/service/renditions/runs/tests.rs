@@ -13,6 +13,7 @@ use crate::engine::fallback::FallbackBackend;
 use crate::engine::segment_cache::CacheLimits;
 use crate::service::renditions::sample_spec::sample_spec;
 
+mod shared_store;
 mod slot_turns;
 
 struct Bench {

@@ -15,11 +15,11 @@ const MIN_RUN_SEGMENTS: usize = 3;
 const TAKEOVER_AFTER: Duration = Duration::from_secs(3);
 
 impl Owner {
-    /// Requests (indices into `waiting_requests`) that no run covers.
+    /// Requests (indices into `waiting_requests`) that the store does not answer and no run covers.
     pub(super) fn uncovered_requests(&self) -> Vec<usize> {
         let is_uncovered = |position: &usize| {
             let index = self.waiting_requests[*position].request.index;
-            !self.runs.iter().any(|run| self.covers(run, index))
+            !self.lookups.may_find(index) && !self.runs.iter().any(|run| self.covers(run, index))
         };
         (0..self.waiting_requests.len()).filter(is_uncovered).collect()
     }

@@ -19,9 +19,11 @@ impl Owner {
         segment..(grid.segment_at(until) + 1).max(segment + 1 + MIN_READ_AHEAD_SEGMENTS).min(self.end_segment)
     }
 
-    /// The first missing segment in the window of a reader at `segment`.
+    /// The first segment in the window of a reader at `segment` that must be made. None while an earlier one is still being
+    /// looked up: a run from a later one on would have to move back.
     pub(super) fn first_missing(&self, segment: usize) -> Option<usize> {
-        self.read_ahead_window(segment).find(|&index| !self.segments.contains(&self.rendition_key, index))
+        let first = self.read_ahead_window(segment).find(|&index| !self.is_available(index))?;
+        self.must_be_made(first).then_some(first)
     }
 
     /// The first missing segment of every reader's window. Empty for a backend that starts at once: with read-ahead, large
@@ -66,7 +68,7 @@ impl Owner {
     fn read_ahead_target(&self, next_segment: usize, window: Range<usize>) -> Option<usize> {
         let mut last_missing = None;
         for index in next_segment.max(window.start)..window.end {
-            if !self.segments.contains(&self.rendition_key, index) {
+            if self.must_be_made(index) {
                 if index - last_missing.unwrap_or(next_segment) > self.reach_segments() {
                     break;
                 }
@@ -84,7 +86,9 @@ impl Owner {
             }
             let next = self.runs[run_index].next_segment;
             let requested_segments = self.waiting_requests.iter().map(|waiting| waiting.request.index);
-            let last_requested = requested_segments.filter(|&index| self.covers(&self.runs[run_index], index)).max();
+            let last_requested = requested_segments
+                .filter(|&index| !self.lookups.may_find(index) && self.covers(&self.runs[run_index], index))
+                .max();
             let read_ahead_readers = self.reader_positions.values().filter(|_| !self.backend.has_instant_start());
             let read_ahead_targets = read_ahead_readers.filter_map(|reader_position| {
                 self.read_ahead_target(next, self.read_ahead_window(reader_position.segment))

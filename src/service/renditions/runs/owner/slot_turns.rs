@@ -64,7 +64,9 @@ impl Owner {
             let index = self.first_missing(reader_position.segment)?;
             Some(reader_position.playback_clock.deadline_ms(self.start_ms(index)))
         };
-        let request_deadlines = (0..self.waiting_requests.len()).map(|index| self.request_deadline_ms(index));
+        let needs_run = |position: &usize| !self.lookups.may_find(self.waiting_requests[*position].request.index);
+        let request_deadlines =
+            (0..self.waiting_requests.len()).filter(needs_run).map(|position| self.request_deadline_ms(position));
         let positions = self.reader_positions.values().filter(|_| !self.backend.has_instant_start());
         let read_ahead_deadlines = positions.filter_map(read_ahead_deadline);
         read_ahead_deadlines.chain(request_deadlines).min()

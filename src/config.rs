@@ -22,6 +22,9 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Folder of the state (accounts, keys, persistent caches).
     pub state: PathBuf,
+    /// The PostgreSQL database that has the state, if `state` is an address; the folder is then a copy of it.
+    #[serde(skip)]
+    pub database: Option<DatabaseAddress>,
     /// Folder of the segments spilled to disk, and of artwork.
     pub cache: PathBuf,
     #[serde(deserialize_with = "sources::roots")]
@@ -222,6 +225,7 @@ impl Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
             state,
+            database: None,
             cache,
             roots: Vec::new(),
             recordings: None,
@@ -247,6 +251,11 @@ impl Config {
             queue: None,
             otlp_endpoint: None,
         }
+    }
+
+    /// The address of the database that has the state, if there is one.
+    pub fn database_address(&self) -> Option<&str> {
+        self.database.as_ref().map(DatabaseAddress::as_str)
     }
 
     /// All library roots: the configured ones, and the recordings folder unless it is inside one of them.
@@ -311,6 +320,11 @@ impl Config {
             errors.push(fault);
         }
         errors.extend(self.queue.as_deref().and_then(queue_error));
+        if self.database.is_some() && !cfg!(feature = "cluster") {
+            let reason = "state is a database, but this program was built without PostgreSQL";
+            errors
+                .push(format!("{reason}: use a package, or build it with `cargo build --release --features cluster`"));
+        }
         errors.extend(self.otlp_endpoint.as_deref().and_then(otlp_error));
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
             errors.push("hdhomerun_token_file requires hdhomerun = true".to_owned());
@@ -363,6 +377,29 @@ impl Limits {
         ];
         let outside = bounds.into_iter().filter(|(_, value, min, max)| !(min..=max).contains(&value));
         outside.map(|(name, value, min, max)| format!("limits.{name} is {value}; it must be {min} to {max}")).collect()
+    }
+}
+
+/// The address of a PostgreSQL database. It may contain a password, so it is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseAddress(String);
+
+impl DatabaseAddress {
+    /// Takes a setting that is an address; other settings are folders.
+    pub fn from_setting(setting: &Path) -> Option<Self> {
+        let text = setting.to_str()?;
+        let is_address = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
+        is_address.then(|| Self(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for DatabaseAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("postgres://…")
     }
 }
 

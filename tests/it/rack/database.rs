@@ -38,7 +38,7 @@ impl House {
         let (state, media_folder) = (folder.path().join("files"), folder.path().join("media"));
         std::fs::create_dir(&media_folder).unwrap();
         let film = media_folder.join("a.mp4");
-        media::run_ffmpeg(&film, &["-f lavfi -i testsrc2=s=64x64:r=5:d=1 -c:v libx264 -preset ultrafast"]);
+        media::run_ffmpeg(&film, &["-f lavfi -i", "testsrc2=s=64x64:r=5:d=1", "-c:v libx264 -preset ultrafast"]);
         let config = Config::new(state.clone(), folder.path().join("cache"));
         let store = Store::open_waiting(&state).unwrap();
         let accounts = Accounts::open(&config, store, Clock::default()).unwrap();
@@ -118,7 +118,7 @@ impl Server {
         let response = self.client.get(url).bearer_auth(&self.token).send().await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         let record: Value = response.json().await.unwrap();
-        record["positionSeconds"].as_f64().unwrap_or(0.0) as u64
+        record["progress"]["positionSeconds"].as_f64().unwrap_or(0.0) as u64
     }
 
     fn signal(&self, signal: rustix::process::Signal) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// User and group that the cluster runs as when the tests run as root, which PostgreSQL refuses (`nobody`).
+/// User and group that the cluster runs as when the tests run as root, which PostgreSQL refuses; no files belong to them.
 const UNPRIVILEGED_ID: u32 = 65534;
 
 /// A running PostgreSQL; dropping it kills it.

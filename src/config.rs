@@ -11,9 +11,12 @@ use crate::domain::library::Root;
 use crate::domain::ssrf::AllowedSources;
 use crate::domain::subtitles::TextStyle;
 
+mod database_address;
 pub mod live;
 pub mod reload;
 pub mod sources;
+
+pub use database_address::DatabaseAddress;
 
 /// The configuration of a server, as the file states it until `sources` has resolved its paths.
 #[derive(Clone, Debug, Deserialize)]
@@ -377,29 +380,6 @@ impl Limits {
         ];
         let outside = bounds.into_iter().filter(|(_, value, min, max)| !(min..=max).contains(&value));
         outside.map(|(name, value, min, max)| format!("limits.{name} is {value}; it must be {min} to {max}")).collect()
-    }
-}
-
-/// The address of a PostgreSQL database. It may contain a password, so it is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct DatabaseAddress(String);
-
-impl DatabaseAddress {
-    /// Takes a setting that is an address; other settings are folders.
-    pub fn from_setting(setting: &Path) -> Option<Self> {
-        let text = setting.to_str()?;
-        let is_address = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
-        is_address.then(|| Self(text.to_owned()))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for DatabaseAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str("postgres://…")
     }
 }
 

@@ -72,6 +72,7 @@ pub enum CommitError {
     /// The disk failed during the write and again during the truncation: the change may appear after a restart.
     OutcomeUnknown(String),
     /// The database cannot be reached; it does not have the change.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is no database"))]
     Unavailable(String),
 }
 

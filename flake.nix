@@ -125,6 +125,7 @@
             pkgs.nginx
             pkgs.nodejs
             pkgs.pkg-config
+            pkgs.postgresql
             pkgs.rustc
             pkgs.rustfmt
             pkgs.shellcheck

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
-use crate::config::Config;
+use crate::config::{Config, DatabaseAddress};
 use crate::domain::ssdp;
 use crate::error::{Error, Result};
 use crate::http;
@@ -20,6 +20,7 @@ use crate::service::channels::sources;
 use crate::service::{
     Service, artwork, catalogue, channels, library_watcher, live, marks, recordings, server_status, workers,
 };
+use crate::store::Store;
 
 pub mod health_check;
 pub mod supervision;
@@ -46,7 +47,12 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// # Errors
 /// When it cannot start: the port is in use, or a root or the state folder cannot be opened.
 pub async fn run(config: Config, reloader: Reloader, stop: impl Future<Output = ()>) -> Result<()> {
-    // Bind the port first: a second server must fail before it touches any state.
+    // A standby does not listen, so that a proxy sends it nothing.
+    let store = match config.database.is_some() {
+        true => Some(wait_as_standby(&config).await?),
+        false => None,
+    };
+    // Without a database, the port comes first: a second server must fail before it touches any state.
     let listener = bind(config.listen).await?;
     let file = config.state.join("setup-code");
     let welcome = |_: &Arc<Service>, address: SocketAddr, code: Option<&str>| {
@@ -56,7 +62,21 @@ pub async fn run(config: Config, reloader: Reloader, stop: impl Future<Output = 
             eprintln!("set up at http://{address}/#/setup?code={code}");
         }
     };
-    run_on(listener, config, welcome, Some(reloader), stop).await
+    serve_on(listener, config, store, welcome, Some(reloader), stop).await
+}
+
+/// Opens the state in PostgreSQL once no other server is the active one.
+async fn wait_as_standby(config: &Config) -> Result<Store> {
+    let (state, database) = (config.state.clone(), config.database.clone());
+    // The service manager must not end a standby because it takes long to start.
+    systemd::notify_ready("standby, unless no other server is active");
+    let opening = tokio::task::spawn_blocking(move || {
+        Store::open_configured(&state, database.as_ref().map(DatabaseAddress::as_str), true)
+    });
+    tokio::select! {
+        opened = opening => opened.map_err(Error::internal)?,
+        () = systemd::feed_watchdog(|| std::future::ready(())) => Err(Error::internal("the watchdog has ended")),
+    }
 }
 
 /// Runs the server on a bound port. `welcome` receives the service, the address and, while there is no admin, the set-up
@@ -71,9 +91,24 @@ pub async fn run_on(
     reloader: Option<Reloader>,
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
+    serve_on(listener, config, None, welcome, reloader, stop).await
+}
+
+/// As [`run_on`], over a state that is open, if there is one.
+async fn serve_on(
+    listener: TcpListener,
+    config: Config,
+    store: Option<Store>,
+    welcome: impl FnOnce(&Arc<Service>, SocketAddr, Option<&str>),
+    reloader: Option<Reloader>,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
     let address = listener.local_addr().map_err(Error::internal)?;
     systemd::notify_status("opening the state and the library");
-    let service = Service::open(config)?;
+    let service = match store {
+        Some(store) => Service::open_on(config, store)?,
+        None => Service::open(config)?,
+    };
     #[cfg(feature = "otlp")]
     trace_export::start(&service)?;
     let code = service.accounts.prepare().await?;

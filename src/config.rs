@@ -11,10 +11,13 @@ use crate::domain::library::Root;
 use crate::domain::ssrf::AllowedSources;
 use crate::domain::subtitles::TextStyle;
 
+mod database_address;
 pub mod live;
 pub mod reload;
 mod segment_store;
 pub mod sources;
+
+pub use database_address::DatabaseAddress;
 
 /// The configuration of a server, as the file states it until `sources` has resolved its paths.
 #[derive(Clone, Debug, Deserialize)]
@@ -23,6 +26,9 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Folder of the state (accounts, keys, persistent caches).
     pub state: PathBuf,
+    /// The PostgreSQL database that has the state, if `state` is an address; the folder is then a copy of it.
+    #[serde(skip)]
+    pub database: Option<DatabaseAddress>,
     /// Folder of the segments spilled to disk, and of artwork.
     pub cache: PathBuf,
     #[serde(deserialize_with = "sources::roots")]
@@ -234,6 +240,7 @@ impl Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
             state,
+            database: None,
             cache,
             roots: Vec::new(),
             recordings: None,
@@ -264,6 +271,11 @@ impl Config {
             segments_deadline: segment_store::READ_DEADLINE,
             otlp_endpoint: None,
         }
+    }
+
+    /// The address of the database that has the state, if there is one.
+    pub fn database_address(&self) -> Option<&str> {
+        self.database.as_ref().map(DatabaseAddress::as_str)
     }
 
     /// All library roots: the configured ones, and the recordings folder unless it is inside one of them.
@@ -329,6 +341,11 @@ impl Config {
         }
         errors.extend(self.queue.as_deref().and_then(queue_error));
         errors.extend(self.store_error());
+        if self.database.is_some() && !cfg!(feature = "cluster") {
+            let reason = "state is a database, but this program was built without PostgreSQL";
+            errors
+                .push(format!("{reason}: use a package, or build it with `cargo build --release --features cluster`"));
+        }
         errors.extend(self.otlp_endpoint.as_deref().and_then(otlp_error));
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
             errors.push("hdhomerun_token_file requires hdhomerun = true".to_owned());

@@ -12,13 +12,17 @@ use crate::store::Store;
 /// Most bytes read from standard input; the limit for passwords is in `domain::account`.
 const MAX_INPUT_BYTES: u64 = 4096;
 
+fn open_store(config: &Config) -> Result<Store> {
+    Store::open_configured(&config.state, config.database_address(), false)
+}
+
 /// Opens the accounts, runs `work`, and closes them. `route` is the HTTP route that does the same on a running server.
 pub fn with_accounts<F>(config_args: &ConfigArgs, route: &str, work: F) -> Outcome
 where
     F: AsyncFnOnce(&Accounts) -> Result<()>,
 {
     let config = config_args.load_config()?;
-    let open = |config: &Config| Accounts::open(config, Store::open(&config.state)?, Clock::default());
+    let open = |config: &Config| Accounts::open(config, open_store(config)?, Clock::default());
     runtime().block_on(async { work(&open(&config)?).await }).map_err(|error| error_text_with_route(error, route))
 }
 

@@ -36,7 +36,10 @@ impl ConfigCommand {
             return Err(errors.join("\n"));
         }
         println!("listen  {}", config.listen);
-        println!("state   {}", config.state.display());
+        match &config.database {
+            Some(_) => println!("state   in PostgreSQL, copy in {}", config.state.display()),
+            None => println!("state   {}", config.state.display()),
+        }
         println!("cache   {}", config.cache.display());
         for root in &roots {
             println!("root    {} ({})", root.path.display(), root.id);

@@ -91,7 +91,7 @@ fn check_quarantine(config: &Config) -> Vec<Finding> {
         let text = "the state belongs to another user: run doctor as that user to list the files in quarantine";
         return vec![Passed(text.to_owned())];
     }
-    let quarantine = match Store::open(&config.state) {
+    let quarantine = match Store::open_configured(&config.state, config.database_address(), false) {
         Ok(store) => Quarantine::open(store),
         Err(error) if error.code == Code::Conflict => {
             return vec![Passed("a server is running: GET /api/quarantine lists the files in quarantine".to_owned())];

@@ -1,7 +1,7 @@
 //! `hearthcast export`, `backup` and `import`: the complete state as JSON Lines.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, IsTerminal, stdin, stdout};
+use std::io::{BufRead, BufReader, BufWriter, IsTerminal, stdin, stdout};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -42,7 +42,11 @@ impl Export {
         if stdout().is_terminal() {
             return Err("the output contains password hashes and signing keys: redirect it to a file".to_owned());
         }
-        let exported = store::export(&config.state, BufWriter::new(stdout().lock())).map_err(error_text)?;
+        let exported = match config.database_address() {
+            Some(database) => store::export_database(database, BufWriter::new(stdout())),
+            None => store::export(&config.state, BufWriter::new(stdout().lock())),
+        };
+        let exported = exported.map_err(error_text)?;
         eprintln!("{exported} records");
         Ok(())
     }
@@ -51,7 +55,11 @@ impl Export {
 impl Backup {
     pub fn run(self) -> Outcome {
         let config = self.config_args.load_config()?;
-        let records = store::backup(&config.state, &self.file).map_err(error_text)?;
+        let records = match config.database_address() {
+            Some(database) => store::backup_database(database, &self.file),
+            None => store::backup(&config.state, &self.file),
+        };
+        let records = records.map_err(error_text)?;
         eprintln!("{records} records in {}", self.file.display());
         Ok(())
     }
@@ -60,13 +68,17 @@ impl Backup {
 impl Import {
     pub fn run(self) -> Outcome {
         let config = self.config_args.load_config()?;
+        let import = |from: Box<dyn BufRead + Send>| match config.database_address() {
+            Some(database) => store::import_into_database(&config.state, database, from, self.replace),
+            None => store::import(&config.state, from, self.replace),
+        };
         let imported = match &self.file {
             #[allow(clippy::disallowed_methods, reason = "the operator named the file")]
             Some(path) => match File::open(path) {
-                Ok(file) => store::import(&config.state, BufReader::new(file), self.replace),
+                Ok(file) => import(Box::new(BufReader::new(file))),
                 Err(cause) => return Err(format!("{}: {cause}", path.display())),
             },
-            None => store::import(&config.state, stdin().lock(), self.replace),
+            None => import(Box::new(BufReader::new(stdin()))),
         };
         let imported = imported.map_err(error_text)?;
         eprintln!("{imported} records");

@@ -53,6 +53,7 @@ pub fn merge(current: &Config, loaded: &Config) -> (Config, ConfigChange) {
         restart {
             listen "listen"
             state "state"
+            database "state"
             cache "cache"
             roots "roots"
             recordings "recordings"

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
-use super::{BackendSetting, Config, IsolationSetting};
+use super::{BackendSetting, Config, DatabaseAddress, IsolationSetting};
 use crate::domain::library::{Root, unused_root_id};
 
 /// Variables with the settings' prefix that are not settings; those after `HEARTHCAST_LOG` are for tests and benchmarks.
@@ -165,6 +165,9 @@ fn resolve(mut config: Config, flags: &Flags, environment: EnvironmentLookup) ->
     let configured = |path: PathBuf| Some(path).filter(|path| !path.as_os_str().is_empty());
 
     let configured_state = flags.state.clone().or(configured(config.state));
+    config.database = configured_state.as_deref().and_then(DatabaseAddress::from_setting);
+    // The folder of a database's copy is the one without a setting.
+    let configured_state = configured_state.filter(|_| config.database.is_none());
     let has_own_state = configured_state.is_some();
     let state = configured_state.or_else(|| systemd_folder("STATE_DIRECTORY"));
     let state = state.or_else(|| xdg_folder("XDG_STATE_HOME", ".local/state"));

@@ -133,9 +133,17 @@ impl Service {
     /// # Errors
     /// The error of what could not be opened.
     pub fn open(config: Config) -> Result<Arc<Self>> {
+        let store = Store::open_configured(&config.state, config.database_address(), true)?;
+        Self::open_on(config, store)
+    }
+
+    /// Opens the roots, over a state that is open. Must be called inside the runtime.
+    ///
+    /// # Errors
+    /// The error of what could not be opened.
+    pub fn open_on(config: Config, store: Store) -> Result<Arc<Self>> {
         let roots = Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?;
         let tasks = BackgroundTasks::default();
-        let store = Store::open_waiting(&config.state)?;
         old_marks::remove_old_marks(&config.state);
         let quarantine = Quarantine::open(store.clone());
         let isolation = open_isolation(&config, Arc::new(quarantine.clone()));

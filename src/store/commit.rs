@@ -19,14 +19,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::appender::Appender;
 use super::batch::Edit;
+use super::database::RemoteJournal;
 use super::disk_space::free_bytes;
 use super::draft::Draft;
 use super::index::{Index, LAST_NUMBER_KEY};
 use super::journal;
-use super::recover::{self, RecoveredState};
+use super::recover::RecoveredState;
 use super::tail::Tail;
 use super::tree::Tree;
 use crate::domain::histogram::Histogram;
+
+mod copy;
+
+pub use copy::RemoteState;
 
 /// Capacity of the queue of changes; further callers wait for room in it.
 const MAX_WAITING: usize = 1024;
@@ -66,6 +71,9 @@ pub enum CommitError {
     Refused(String),
     /// The disk failed during the write and again during the truncation: the change may appear after a restart.
     OutcomeUnknown(String),
+    /// The database cannot be reached; it does not have the change.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is no database"))]
+    Unavailable(String),
 }
 
 /// Reply to a caller: the change is durable, and whether a record existed before.
@@ -121,6 +129,8 @@ struct Committer {
     reopen_at: Instant,
     reopen_pause: Duration,
     times: Arc<Histogram>,
+    /// The database that has the state, if the folder is a copy of one.
+    remote: Option<RemoteJournal>,
 }
 
 /// Starts the committer thread. It ends when the sender is dropped.
@@ -129,6 +139,7 @@ pub fn start(
     opened: RecoveredState,
     sizes: StoreSizes,
     times: Arc<Histogram>,
+    remote: Option<RemoteState>,
 ) -> std::io::Result<(SharedView, mpsc::Sender<PendingChange>, JoinHandle<()>)> {
     let (sender, mut receiver) = mpsc::channel::<PendingChange>(MAX_WAITING);
     let RecoveredState { index, journal, tail, last_number, live_records, live_bytes, lost_records: _ } = opened;
@@ -146,7 +157,11 @@ pub fn start(
         reopen_at: Instant::now(),
         reopen_pause: MIN_REOPEN_PAUSE,
         times,
+        remote: None,
     };
+    if let Some(remote) = remote {
+        committer.catch_up(remote)?;
+    }
     let run = move || {
         while let Some(first) = committer.next_change(&mut receiver) {
             let mut bytes = first.bytes();
@@ -173,8 +188,16 @@ impl Committer {
     /// Waits for a change; after a failure, tries to reopen the state meanwhile.
     fn next_change(&mut self, receiver: &mut mpsc::Receiver<PendingChange>) -> Option<PendingChange> {
         loop {
-            if self.files.is_some() {
-                return receiver.blocking_recv();
+            match (self.files.is_some(), self.remote.as_mut()) {
+                (true, None) => return receiver.blocking_recv(),
+                (true, Some(remote)) => {
+                    if let Ok(change) = remote.next(receiver) {
+                        return change;
+                    }
+                    self.check_database();
+                    continue;
+                }
+                (false, _) => {}
             }
             match receiver.try_recv() {
                 Ok(change) => return Some(change),
@@ -188,6 +211,11 @@ impl Committer {
     /// Makes a group of changes durable and replies to each caller: numbers the changes, appends them to journal and tail, and
     /// writes them to the index.
     fn commit(&mut self, group: Vec<PendingChange>) {
+        self.commit_group(group, false);
+    }
+
+    /// Commits a group; the files alone get one that is already in the database.
+    fn commit_group(&mut self, group: Vec<PendingChange>, is_in_database: bool) {
         let available = free_bytes(&self.dir);
         let (mut lines, mut accepted, mut last_number) = (Vec::new(), Vec::new(), self.last_number);
         for change in group {
@@ -209,14 +237,30 @@ impl Committer {
         }
         let Some(files) = self.files.as_mut().filter(|_| !accepted.is_empty()) else { return };
         let (journal_len, tail_len, began) = (files.journal.len, files.tail.file.len, Instant::now());
+        let mut has_failed_copy = false;
+        if let Some(remote) = self.remote.as_mut().filter(|_| !is_in_database) {
+            let edits: Vec<&Edit> = accepted.iter().flat_map(|accepted| &accepted.change.edits).collect();
+            if let Err(refusal) = remote.commit(self.last_number, &edits) {
+                for NumberedChange { change, .. } in accepted {
+                    let _ = change.reply.send(Err(refusal.clone()));
+                }
+                return;
+            }
+        }
         if let Err(cause) = files.journal.append(&lines).and_then(|()| files.tail.file.append(&lines)) {
-            return self.undo_append(&cause, journal_len, tail_len, accepted);
+            if self.remote.is_none() {
+                return self.undo_append(&cause, journal_len, tail_len, accepted);
+            }
+            // The database has the changes: the copy gets them when it is reopened.
+            tracing::error!(%cause, "the copy of the database could not be written");
+            has_failed_copy = true;
         }
         self.times.record(began.elapsed());
         self.last_number = last_number;
         let view = self.view.clone();
         let view = read_lock(&view);
-        let mut fault = view.index.is_none().then(|| "it is not open".to_owned());
+        let is_usable = view.index.is_some() && !has_failed_copy;
+        let mut fault = (!is_usable).then(|| "it is not open".to_owned());
         let (mut replies, mut missed_edits) = (Vec::with_capacity(accepted.len()), Vec::new());
         for NumberedChange { change: PendingChange { edits, reply }, first_number, line_bytes } in accepted {
             let (mut existed, bytes_per_edit) = (false, line_bytes / edits.len() as u64);
@@ -246,7 +290,7 @@ impl Committer {
         }
         drop(view);
         if let Some(fault) = fault {
-            tracing::error!(fault, "the index failed; the journal is complete");
+            tracing::error!(fault, "the index failed; the change is durable");
             self.view.write().unwrap_or_else(PoisonError::into_inner).unindexed.extend(missed_edits);
             self.enter_failed_state();
         }
@@ -314,7 +358,7 @@ impl Committer {
         let old = self.view.write().unwrap_or_else(PoisonError::into_inner).index.take();
         // The old index is closed first, because sled locks its files.
         drop(old);
-        match recover::open(&self.dir) {
+        match self.reopen() {
             Ok(opened) => {
                 let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
                 view.index = Some(opened.index);

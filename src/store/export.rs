@@ -11,11 +11,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::batch::Edit;
 use super::draft::Draft;
 use super::lock::StateLock;
 use super::snapshot::Snapshot;
 use super::tree::Tree;
-use super::{Store, journal, open_error, permissions, quarantine, secret, tail};
+use super::{
+    Store, database, draft, journal, open_error, outside_of_runtime, permissions, quarantine, recover, refuse_copy,
+    secret, tail,
+};
 use crate::error::{Code, Error, Result};
 
 /// Version of the export format.
@@ -82,31 +86,100 @@ pub fn export(dir: &Path, mut output: impl Write) -> Result<u64> {
     Ok(records)
 }
 
+/// Exports the state in a PostgreSQL database as [`export`] does; a server may be running.
+///
+/// # Errors
+/// `INTERNAL` naming what cannot be read or written. The output then lacks its last line.
+pub fn export_database(address: &str, mut output: impl Write + Send) -> Result<u64> {
+    outside_of_runtime(move || {
+        let mut records = 0;
+        let mut write_line = |line: &ExportLine| {
+            serde_json::to_writer(&mut output, line).map_err(Error::internal)?;
+            output.write_all(b"\n").map_err(Error::internal)
+        };
+        write_line(&ExportLine::Begin { hearthcast: env!("CARGO_PKG_VERSION").to_owned(), layout: EXPORT_LAYOUT })?;
+        let text = database::read_all(address, |Edit { tree, key, json }| {
+            let value = serde_json::from_slice(json.as_deref().unwrap_or_default())
+                .map_err(|cause| Error::internal(format!("record {}/{key}: {cause}", tree.name())))?;
+            records += 1;
+            write_line(&ExportLine::Record { tree: tree.name().to_owned(), key, value })
+        })?;
+        write_line(&ExportLine::File { file: STATE_FILES[0].to_owned(), text })?;
+        write_line(&ExportLine::End { records })?;
+        output.flush().map_err(Error::internal)?;
+        Ok(records)
+    })
+}
+
+/// Writes [`export_database`] to a file as [`backup`] does.
+///
+/// # Errors
+/// As for [`export_database`].
+pub fn backup_database(address: &str, file: &Path) -> Result<u64> {
+    write_backup(file, |writer| export_database(address, writer))
+}
+
+/// Replaces the state in a PostgreSQL database by an export; returns its number of records. Unless all lines are valid,
+/// nothing changes. `dir` gets a draft of them meanwhile.
+///
+/// # Errors
+/// `CONFLICT` when a server is active, or when the database has records and `replace` is false; `BAD_REQUEST` naming the
+/// first invalid line.
+pub fn import_into_database(dir: &Path, address: &str, from: impl BufRead + Send, replace: bool) -> Result<u64> {
+    permissions::secure_folder(dir)?;
+    let _lock = StateLock::acquire(dir, Duration::ZERO)?;
+    outside_of_runtime(move || {
+        let checked = read_export(dir, from)?;
+        let to_error = |cause: std::io::Error| open_error(dir, cause);
+        let path = dir.join(draft::FILE_NAME);
+        let imported = (|| {
+            checked.draft.complete().map_err(to_error)?;
+            let file = File::open(&path).map_err(to_error)?;
+            let contents =
+                journal::read_from(&file).map_err(|cause| recover::unreadable_error(dir, draft::FILE_NAME, cause))?;
+            let mut positions: Vec<_> = contents.positions.into_iter().collect();
+            positions.sort_unstable_by_key(|(_, position)| position.number);
+            let records = positions.into_iter().map(|((tree, key), position)| {
+                let json = journal::read_json_at(&file, position).map_err(|cause| cause.to_string())?;
+                Ok((tree, key, json.ok_or("the draft changed while it was read")?))
+            });
+            let keys = checked.files.first().map(|(_, text)| text.as_str());
+            database::replace_all(address, replace, keys, records)
+        })();
+        let _ = secret::remove(&path);
+        imported
+    })
+}
+
 /// Exports the state as [`export`] does, to a file of mode 0600. The file is complete and synced, or not created; an
 /// existing file is replaced.
 ///
 /// # Errors
 /// As for [`export`].
 pub fn backup(dir: &Path, file: &Path) -> Result<u64> {
+    write_backup(file, |writer| export(dir, writer))
+}
+
+fn write_backup(file: &Path, export: impl FnOnce(&mut BufWriter<File>) -> Result<u64>) -> Result<u64> {
     let to_error = |cause: std::io::Error| Error::internal(format!("{}: {cause}", file.display()));
     let name = file.file_name().ok_or_else(|| to_error(std::io::ErrorKind::InvalidInput.into()))?;
     let mut partial = name.to_owned();
     partial.push(".partial");
     let partial = file.with_file_name(partial);
-    let write_file = || {
-        secret::remove(&partial).map_err(to_error)?;
+    let write_file = move |partial: &Path| {
+        secret::remove(partial).map_err(to_error)?;
         let mut options = OpenOptions::new();
-        let partial_file = options.write(true).create_new(true).mode(0o600).open(&partial).map_err(to_error)?;
+        let partial_file = options.write(true).create_new(true).mode(0o600).open(partial).map_err(to_error)?;
         let mut writer = BufWriter::new(partial_file);
-        let records = export(dir, &mut writer)?;
+        let records = export(&mut writer)?;
         let partial_file = writer.into_inner().map_err(|fault| to_error(fault.into_error()))?;
         partial_file.sync_all().map_err(to_error)?;
-        std::fs::rename(&partial, file).map_err(to_error)?;
+        std::fs::rename(partial, file).map_err(to_error)?;
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(to_error)?;
         Ok(records)
     };
-    write_file().inspect_err(|_| drop(secret::remove(&partial)))
+    write_file(&partial).inspect_err(|_| drop(secret::remove(&partial)))
 }
 
 /// Creates a state from an export; returns its number of records. Unless all lines are valid, nothing changes.
@@ -126,6 +199,34 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
         let message = format!("{} already contains a state: use --replace to replace it", dir.display());
         return Err(Error::new(Code::Conflict, message));
     }
+    refuse_copy(dir)?;
+    let ReadExport { draft, files, records } = read_export(dir, from)?;
+    if dir.join("journal").exists() {
+        quarantine::keep_copy(dir, "journal").map_err(to_error)?;
+    }
+    for name in ["db", tail::FILE_NAME] {
+        if dir.join(name).exists() {
+            quarantine::move_away(dir, name).map_err(to_error)?;
+        }
+    }
+    for (file, text) in files {
+        secret::write(&dir.join(file), &text).map_err(to_error)?;
+    }
+    draft.complete_and_replace(dir).map_err(to_error)?;
+    Ok(records)
+}
+
+/// A complete export, as a draft of a journal.
+struct ReadExport {
+    draft: Draft,
+    /// Names and texts.
+    files: Vec<(String, String)>,
+    records: u64,
+}
+
+/// Reads an export and checks every line.
+fn read_export(dir: &Path, from: impl BufRead) -> Result<ReadExport> {
+    let to_error = |cause: std::io::Error| open_error(dir, cause);
     let mut draft = Draft::begin(dir).map_err(to_error)?;
     let (mut records, mut files, mut has_ended, mut exporter) = (0, Vec::new(), false, String::new());
     let line_error = |index: usize, why: &str| Error::new(Code::BadRequest, format!("line {}: {why}", index + 1));
@@ -165,19 +266,7 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     if !has_ended {
         return Err(Error::new(Code::BadRequest, "the export has no last line: it is truncated"));
     }
-    if dir.join("journal").exists() {
-        quarantine::keep_copy(dir, "journal").map_err(to_error)?;
-    }
-    for name in ["db", tail::FILE_NAME] {
-        if dir.join(name).exists() {
-            quarantine::move_away(dir, name).map_err(to_error)?;
-        }
-    }
-    for (file, text) in files {
-        secret::write(&dir.join(file), &text).map_err(to_error)?;
-    }
-    draft.complete_and_replace(dir).map_err(to_error)?;
-    Ok(records)
+    Ok(ReadExport { draft, files, records })
 }
 
 /// Lines of bounded length.

@@ -17,6 +17,11 @@ use crate::error::{Code, Error, Result};
 mod appender;
 mod batch;
 mod commit;
+#[cfg(feature = "cluster")]
+mod database;
+#[cfg(not(feature = "cluster"))]
+#[path = "no_database.rs"]
+mod database;
 mod disk_space;
 mod draft;
 mod export;
@@ -36,7 +41,7 @@ mod tree;
 
 pub use batch::{Batch, Edit, MAX_BATCH_CHANGES};
 use commit::CommitError;
-pub use export::{backup, export, import};
+pub use export::{backup, backup_database, export, export_database, import, import_into_database};
 use lock::StateLock;
 pub use record::MAX_RECORD_BYTES;
 pub use tree::Tree;
@@ -46,6 +51,9 @@ pub const RESERVE_BYTES: u64 = 32 << 20;
 
 /// How long a starting server waits for another one to release the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// File of a state folder that is the copy of a state in PostgreSQL: the id of that state.
+const COPY_FILE: &str = "database";
 
 /// Length below which a journal is never compacted, bytes.
 const COMPACT_FROM_BYTES: u64 = 16 << 20;
@@ -100,11 +108,43 @@ impl Store {
     fn open_with_timeout(dir: &Path, sizes: commit::StoreSizes, lock_timeout: Duration) -> Result<Self> {
         permissions::secure_folder(dir)?;
         let lock = StateLock::acquire(dir, lock_timeout)?;
-        let mut recovered = recover::open(dir)?;
+        refuse_copy(dir)?;
+        Self::start(dir, sizes, lock, recover::open(dir)?, None)
+    }
+
+    /// Opens the configured state: that of the folder, or with `database` that of PostgreSQL, whose copy the folder is. With
+    /// `waits`, it waits at most 2 s for the lock of the folder, and as a standby as long as another server is active.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; `CONFLICT` when another server is active, or when the folder belongs to another state.
+    pub fn open_configured(dir: &Path, database: Option<&str>, waits: bool) -> Result<Self> {
+        let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
+        let lock_timeout = if waits { LOCK_TIMEOUT } else { Duration::ZERO };
+        let Some(address) = database else { return Self::open_with_timeout(dir, sizes, lock_timeout) };
+        let open = || {
+            let session = database::become_active(address, waits)?;
+            permissions::secure_folder(dir)?;
+            let lock = StateLock::acquire(dir, lock_timeout)?;
+            let database::OpenedCopy { recovered, missing, last_number, remote: journal } =
+                database::open_copy(dir, session)?;
+            let remote = commit::RemoteState { journal, missing, last_number };
+            Self::start(dir, sizes, lock, recovered, Some(remote))
+        };
+        outside_of_runtime(open)
+    }
+
+    fn start(
+        dir: &Path,
+        sizes: commit::StoreSizes,
+        lock: StateLock,
+        mut recovered: recover::RecoveredState,
+        remote: Option<commit::RemoteState>,
+    ) -> Result<Self> {
         let lost_records = std::mem::take(&mut recovered.lost_records);
         let commit_times = Arc::<Histogram>::default();
-        let (view, change_queue, committer) = commit::start(dir.to_owned(), recovered, sizes, commit_times.clone())
-            .map_err(|cause| open_error(dir, cause))?;
+        let (view, change_queue, committer) =
+            commit::start(dir.to_owned(), recovered, sizes, commit_times.clone(), remote)
+                .map_err(|cause| open_error(dir, cause))?;
         let (reserve_bytes, change_queue, committer) = (sizes.reserve_bytes, Some(change_queue), Some(committer));
         let inner = Inner {
             dir: dir.to_owned(),
@@ -161,7 +201,8 @@ impl Store {
     ///
     /// # Errors
     /// `STORAGE_FULL` when they could not be made durable: the previous records are unchanged, also after a restart.
-    /// `INTERNAL` when the disk fails and the outcome is unknown: after a restart either all changes exist or none.
+    /// `SERVER_BUSY` when the database that has the state cannot be reached: it does not have the changes.
+    /// `INTERNAL` when disk or database fail and the outcome is unknown: after a restart either all changes exist or none.
     pub async fn write(&self, batch: impl Into<Batch>) -> Result<bool> {
         let mut edits = Vec::new();
         for edit in batch.into().edits {
@@ -182,6 +223,7 @@ impl Store {
             Ok(before) => Ok(before),
             Err(CommitError::Refused(cause)) => Err(not_stored_error(cause)),
             Err(CommitError::OutcomeUnknown(cause)) => Err(unknown_outcome_error(cause)),
+            Err(CommitError::Unavailable(cause)) => Err(unavailable_error(cause)),
         }
     }
 
@@ -314,8 +356,40 @@ fn not_stored_error(cause: impl std::fmt::Display) -> Error {
     Error::new(Code::StorageFull, "the change could not be stored").with_cause(cause)
 }
 
+fn unavailable_error(cause: impl std::fmt::Display) -> Error {
+    let message = "the database cannot be reached, so nothing can be changed now";
+    Error::new(Code::ServerBusy, message).with_cause(cause).with_retry_after(1)
+}
+
+/// Runs a function that waits for a database in a thread of its own, because a runtime's threads must not wait.
+fn outside_of_runtime<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let outcome = std::thread::scope(|scope| scope.spawn(work).join());
+    outcome.unwrap_or_else(|_| Err(Error::internal("opening the database panicked")))
+}
+
+/// Makes the signing keys of the folder those of the database, after they were changed.
+///
+/// # Errors
+/// `INTERNAL` when the database does not take them.
+pub fn publish_signing_keys(dir: &Path, database: &str) -> Result<()> {
+    outside_of_runtime(|| database::publish_signing_keys(dir, database))
+}
+
+/// Refuses a copy that is opened without its database, which would not get its changes.
+fn refuse_copy(dir: &Path) -> Result<()> {
+    if !dir.join(COPY_FILE).exists() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is the copy of a state in PostgreSQL: configure its address as state, or export the database and import it into \
+         an empty folder",
+        dir.display()
+    );
+    Err(Error::new(Code::Conflict, message))
+}
+
 fn unknown_outcome_error(cause: impl std::fmt::Display) -> Error {
-    let message = "the disk failed, and whether the change was stored is unknown: check before you repeat it";
+    let message = "disk or database failed, and whether the change was stored is unknown: check before you repeat it";
     Error::new(Code::Internal, message).with_cause(cause)
 }
 

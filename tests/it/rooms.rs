@@ -53,6 +53,7 @@ const COMMON_CRATES: [&str; 9] =
 const CRATE_ROOMS: [(&str, &[&str]); 56] = [
     ("argon2", &["service"]),
     ("async_nats", &["engine"]),
+    ("tokio_postgres", &["store"]),
     ("brotli", &["http"]),
     ("clap", &["cli", "config"]),
     ("clap_complete", &["cli"]),

@@ -62,6 +62,20 @@ fn folders_come_from_systemd_then_xdg_then_home() {
 }
 
 #[test]
+fn a_state_can_be_a_database_whose_copy_is_in_the_default_folder() {
+    let address = "postgres://user:secret@db/name";
+    let environment = [("HOME", "/home/a"), ("STATE_DIRECTORY", "/var/lib/h"), ("HEARTHCAST_STATE", address)];
+    let loaded = load_with(&Flags::default(), &environment);
+    if cfg!(feature = "cluster") {
+        let config = loaded.unwrap();
+        assert_eq!((config.database_address(), config.state.to_str()), (Some(address), Some("/var/lib/h")));
+        assert!(!format!("{config:?}").contains("secret"));
+    } else {
+        assert!(loaded.unwrap_err().contains("--features cluster"));
+    }
+}
+
+#[test]
 fn a_queue_needs_an_address_and_a_build_with_remote_workers() {
     let (_dir, flags) = config_file("state = \"/s\"");
     let load = |queue: &str| load_with(&flags, &[("HEARTHCAST_QUEUE", queue)]);

@@ -1,5 +1,9 @@
+#[cfg(feature = "cluster")]
+mod database;
 mod enrolment;
 mod nats_server;
+#[cfg(feature = "cluster")]
+mod postgres_server;
 mod s3_server;
 mod sessions;
 mod shared_store;

@@ -1,0 +1,73 @@
+//! The committer of a copy: what it gets from the database that has the state.
+
+use tokio::sync::oneshot;
+
+use super::super::batch::Edit;
+use super::super::database::RemoteJournal;
+use super::super::recover::{self, RecoveredState};
+use super::super::{journal, open_error};
+use super::{Committer, MAX_GROUP_CALLERS, PendingChange};
+use crate::error::Result;
+
+/// The database of a copy, with what the copy lacks.
+pub struct RemoteState {
+    pub journal: RemoteJournal,
+    pub missing: Vec<Edit>,
+    pub last_number: u64,
+}
+
+impl Committer {
+    /// Opens the files, and writes to a copy what only the database has.
+    pub(super) fn reopen(&mut self) -> Result<RecoveredState> {
+        let mut opened = recover::open(&self.dir)?;
+        let Some(remote) = self.remote.as_mut() else { return Ok(opened) };
+        let unavailable = |cause: String| open_error(&self.dir, cause);
+        if !remote.is_connected() && remote.check().is_none() {
+            return Err(open_error(&self.dir, "the database is not connected"));
+        }
+        let missing = remote.changes_after(opened.last_number).map_err(unavailable)?;
+        let missing = missing.ok_or_else(|| unavailable("the copy is too old: start again".to_owned()))?;
+        if missing.is_empty() {
+            return Ok(opened);
+        }
+        let mut lines = Vec::new();
+        for (edit, number) in missing.iter().zip(opened.last_number + 1..) {
+            journal::write_change(&mut lines, number, std::slice::from_ref(edit));
+        }
+        let appended = opened.journal.append(&lines).and_then(|()| opened.tail.file.append(&lines));
+        appended.map_err(|cause| unavailable(cause.to_string()))?;
+        drop(opened);
+        // Opening again applies the lines to the index.
+        recover::open(&self.dir)
+    }
+
+    /// Connects the committer to its database, and writes to the files the changes that only the database has.
+    ///
+    /// # Errors
+    /// When the files cannot be written.
+    pub(super) fn catch_up(&mut self, remote: RemoteState) -> std::io::Result<()> {
+        self.remote = Some(remote.journal);
+        let mut missing = remote.missing.into_iter().peekable();
+        while missing.peek().is_some() {
+            let edits = missing.by_ref().take(MAX_GROUP_CALLERS);
+            let group = edits.map(|edit| PendingChange { edits: vec![edit], reply: oneshot::channel().0 });
+            let group = group.collect();
+            self.commit_group(group, true);
+        }
+        if self.files.is_none() {
+            return Err(std::io::Error::other("the copy of the database cannot be written"));
+        }
+        // Changes that only removed records are not in a copy that was made from the records.
+        self.last_number = remote.last_number;
+        Ok(())
+    }
+
+    /// Checks the connection to the database; after a reconnection, gets a commit whose outcome was unknown.
+    pub(super) fn check_database(&mut self) {
+        let Some(remote) = self.remote.as_mut() else { return };
+        if remote.check().is_some_and(|last_number| last_number != self.last_number) {
+            tracing::warn!("a change whose outcome was unknown is in the database");
+            self.enter_failed_state();
+        }
+    }
+}

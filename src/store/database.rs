@@ -1,0 +1,216 @@
+//! The state in PostgreSQL: the database has the changes and records of one active server, and its state folder a full
+//! copy of them, from which it reads.
+//!
+//! A change is first committed in the database, then written to the files of the copy as without a database, then
+//! acknowledged. So the copy is never ahead of the database; it catches up when it is opened.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::batch::Edit;
+use super::draft::Draft;
+use super::recover::{self, RecoveredState};
+use super::tree::Tree;
+use super::{COPY_FILE, journal, open_error, quarantine, secret, tail};
+use crate::error::{Code, Error, Result};
+
+mod connection;
+mod remote_journal;
+mod schema;
+
+use connection::ConnectError;
+pub use connection::Session;
+pub use remote_journal::RemoteJournal;
+
+/// Pause between two attempts of a standby to become the active server.
+const STANDBY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// File of the signing keys, which all servers of a database share.
+const KEYS_FILE: &str = "signing-keys";
+
+/// A copy that is open, and the changes that only the database has.
+pub struct OpenedCopy {
+    pub recovered: RecoveredState,
+    pub missing: Vec<Edit>,
+    pub last_number: u64,
+    pub remote: RemoteJournal,
+}
+
+/// Connects to the database and becomes its active server. Must be called outside of a runtime. With `waits_as_standby` it
+/// waits as long as another server is active or the database cannot be reached.
+///
+/// # Errors
+/// `CONFLICT` when another server is active; `INTERNAL` when the database cannot be used.
+pub fn become_active(address: &str, waits_as_standby: bool) -> Result<Session> {
+    let mut last_reason = String::new();
+    loop {
+        let reason = match Session::connect(address) {
+            Ok(mut session) => match wait_for_lock(&mut session, waits_as_standby, &mut last_reason) {
+                Ok(true) => return Ok(session),
+                Ok(false) => {
+                    let message = "the database is in use by a running server";
+                    return Err(Error::new(Code::Conflict, message));
+                }
+                Err(cause) => cause,
+            },
+            Err(ConnectError::Unreachable(cause)) if waits_as_standby => cause,
+            Err(cause) => return Err(Error::internal(format!("the state in PostgreSQL cannot be opened: {cause}"))),
+        };
+        log_once(&mut last_reason, format!("waiting for the database: {reason}"));
+        std::thread::sleep(STANDBY_INTERVAL);
+    }
+}
+
+/// Takes the lock; returns whether it was free.
+fn wait_for_lock(session: &mut Session, waits: bool, last_reason: &mut String) -> std::result::Result<bool, String> {
+    while !session.try_lock()? {
+        if !waits {
+            return Ok(false);
+        }
+        log_once(last_reason, "standby: another server is the active one of this database".to_owned());
+        std::thread::sleep(STANDBY_INTERVAL);
+    }
+    Ok(true)
+}
+
+/// Logs why a server waits, unless it is the same reason as before.
+fn log_once(last_reason: &mut String, reason: String) {
+    if *last_reason != reason {
+        tracing::info!("{reason}");
+        *last_reason = reason;
+    }
+}
+
+/// Opens the copy in `dir`. A copy that is of another state, damaged or too old is set aside and made again.
+///
+/// # Errors
+/// `CONFLICT` when the folder has a state of its own; `INTERNAL` naming what cannot be read or written.
+pub fn open_copy(dir: &Path, mut session: Session) -> Result<OpenedCopy> {
+    let to_error = |cause: std::io::Error| open_error(dir, cause);
+    let copy_file = dir.join(COPY_FILE);
+    let copied_state = secret::read(&copy_file).map_err(to_error)?;
+    if copied_state.is_none() && has_state(dir) {
+        let message = format!(
+            "{} has a state of its own: `hearthcast export` it without the database, then `hearthcast import` it into the \
+             database with another, empty folder",
+            dir.display()
+        );
+        return Err(Error::new(Code::Conflict, message));
+    }
+    // The epoch begins first: from then on the former active server commits nothing.
+    let epoch = session.begin_epoch().map_err(|cause| open_error(dir, cause))?;
+    let head = session.head().map_err(|cause| open_error(dir, cause))?;
+    secret::write(&dir.join(KEYS_FILE), &head.signing_keys).map_err(to_error)?;
+    let is_same = copied_state.is_some_and(|id| id.trim() == head.state_id);
+    if is_same && let Some((recovered, missing)) = try_copy(dir, &mut session, head.last_number)? {
+        let remote = RemoteJournal::new(session, epoch);
+        return Ok(OpenedCopy { recovered, missing, last_number: head.last_number, remote });
+    }
+    tracing::info!(state = %dir.display(), "the copy of the database is made again");
+    // Until the copy is complete, the file names no state.
+    secret::write(&copy_file, "incomplete\n").map_err(to_error)?;
+    rebuild(dir, &mut session)?;
+    secret::write(&copy_file, &format!("{}\n", head.state_id)).map_err(to_error)?;
+    let recovered = recover::open(dir)?;
+    let remote = RemoteJournal::new(session, epoch);
+    Ok(OpenedCopy { recovered, missing: Vec::new(), last_number: head.last_number, remote })
+}
+
+/// Opens the copy with the changes that it lacks; `None` when it cannot catch up.
+fn try_copy(dir: &Path, session: &mut Session, last_number: u64) -> Result<Option<(RecoveredState, Vec<Edit>)>> {
+    let recovered = match recover::open(dir) {
+        Ok(recovered) => recovered,
+        Err(error) => {
+            tracing::error!(%error, "the copy of the database cannot be opened");
+            return Ok(None);
+        }
+    };
+    if !recovered.lost_records.is_empty() || recovered.last_number > last_number {
+        return Ok(None);
+    }
+    let missing = session.changes_after(recovered.last_number).map_err(|cause| open_error(dir, cause))?;
+    Ok(missing.map(|missing| (recovered, missing)))
+}
+
+/// Makes the copy anew from the records of the database.
+fn rebuild(dir: &Path, session: &mut Session) -> Result<()> {
+    let to_error = |cause: std::io::Error| open_error(dir, cause);
+    let mut draft = Draft::begin(dir).map_err(to_error)?;
+    let read = session.for_each_record(|number, edit| {
+        let added = draft.add_record(edit.tree, &edit.key, number, edit.json.as_deref());
+        added.map_err(|cause| cause.to_string())
+    });
+    read.map_err(|cause| open_error(dir, cause))?;
+    for name in ["journal", "db", tail::FILE_NAME] {
+        if dir.join(name).exists() {
+            quarantine::move_away(dir, name).map_err(to_error)?;
+        }
+    }
+    draft.complete_and_replace(dir).map_err(to_error)
+}
+
+fn has_state(dir: &Path) -> bool {
+    match journal::read(&dir.join("journal")) {
+        Ok(found) => found.map_or(dir.join("db").exists(), |found| !found.positions.is_empty()),
+        Err(_) => true,
+    }
+}
+
+/// Replaces the signing keys in the database. Must be called outside of a runtime.
+///
+/// # Errors
+/// `INTERNAL` when the database does not take them.
+pub fn publish_signing_keys(dir: &Path, address: &str) -> Result<()> {
+    let keys = secret::read(&dir.join(KEYS_FILE)).map_err(|cause| open_error(dir, cause))?.unwrap_or_default();
+    let mut session = connect(address)?;
+    session.set_signing_keys(&keys).map_err(database_error)
+}
+
+/// The signing keys, and all records as they were at one moment. Must be called outside of a runtime.
+///
+/// # Errors
+/// `INTERNAL` when they cannot be read, and what `visit` returns.
+pub fn read_all(address: &str, mut visit: impl FnMut(Edit) -> Result<()>) -> Result<String> {
+    let mut session = connect(address)?;
+    let mut failed = None;
+    let read = session.for_each_record(|_, edit| {
+        visit(edit).map_err(|error| {
+            let text = error.to_string();
+            failed = Some(error);
+            text
+        })
+    });
+    match (failed, read) {
+        (Some(error), _) => Err(error),
+        (None, read) => {
+            read.map_err(database_error).and_then(|()| Ok(session.head().map_err(database_error)?.signing_keys))
+        }
+    }
+}
+
+/// Replaces the state in the database by records and signing keys; returns the number of records.
+///
+/// # Errors
+/// `CONFLICT` when a server is active, or when there are records and `replace` is false; `INTERNAL` when the database fails,
+/// which leaves it as it was.
+pub fn replace_all(
+    address: &str,
+    replace: bool,
+    keys: Option<&str>,
+    records: impl Iterator<Item = std::result::Result<(Tree, String, Vec<u8>), String>>,
+) -> Result<u64> {
+    let mut session = become_active(address, false)?;
+    if !replace && session.has_records().map_err(database_error)? {
+        let message = "the database already contains a state: use --replace to replace it";
+        return Err(Error::new(Code::Conflict, message));
+    }
+    session.replace_all(keys, records).map_err(database_error)
+}
+
+fn connect(address: &str) -> Result<Session> {
+    Session::connect(address).map_err(|cause| database_error(cause.to_string()))
+}
+
+fn database_error(cause: String) -> Error {
+    Error::internal(format!("the state in PostgreSQL: {cause}"))
+}

@@ -1,0 +1,73 @@
+//! In builds without the feature `cluster` there is no database; the configuration refuses its address.
+
+use std::path::Path;
+
+use tokio::sync::mpsc;
+
+use super::batch::Edit;
+use super::commit::CommitError;
+use super::recover::RecoveredState;
+use super::tree::Tree;
+use crate::error::{Error, Result};
+
+/// No value of these types exists.
+pub enum Session {}
+pub enum RemoteJournal {}
+
+pub struct OpenedCopy {
+    pub recovered: RecoveredState,
+    pub missing: Vec<Edit>,
+    pub last_number: u64,
+    pub remote: RemoteJournal,
+}
+
+impl RemoteJournal {
+    pub fn is_connected(&self) -> bool {
+        match *self {}
+    }
+
+    pub fn next<T>(&mut self, _receiver: &mut mpsc::Receiver<T>) -> std::result::Result<Option<T>, ()> {
+        match *self {}
+    }
+
+    pub fn commit(&mut self, _last_number: u64, _edits: &[&Edit]) -> std::result::Result<(), CommitError> {
+        match *self {}
+    }
+
+    pub fn check(&mut self) -> Option<u64> {
+        match *self {}
+    }
+
+    pub fn changes_after(&mut self, _number: u64) -> std::result::Result<Option<Vec<Edit>>, String> {
+        match *self {}
+    }
+}
+
+pub fn become_active(_address: &str, _waits_as_standby: bool) -> Result<Session> {
+    Err(unsupported_error())
+}
+
+pub fn open_copy(_dir: &Path, session: Session) -> Result<OpenedCopy> {
+    match session {}
+}
+
+pub fn publish_signing_keys(_dir: &Path, _address: &str) -> Result<()> {
+    Err(unsupported_error())
+}
+
+pub fn read_all(_address: &str, _visit: impl FnMut(Edit) -> Result<()>) -> Result<String> {
+    Err(unsupported_error())
+}
+
+pub fn replace_all(
+    _address: &str,
+    _replace: bool,
+    _keys: Option<&str>,
+    _records: impl Iterator<Item = std::result::Result<(Tree, String, Vec<u8>), String>>,
+) -> Result<u64> {
+    Err(unsupported_error())
+}
+
+fn unsupported_error() -> Error {
+    Error::internal("this program was built without PostgreSQL")
+}

@@ -1,0 +1,125 @@
+//! A PostgreSQL cluster of a test's own.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// User and group that the cluster runs as when the tests run as root, which PostgreSQL refuses; no files belong to them.
+const UNPRIVILEGED_ID: u32 = 65534;
+
+/// A running PostgreSQL; dropping it kills it.
+pub struct PostgresServer {
+    /// Address of its database.
+    pub url: String,
+    port: u16,
+    programs: PathBuf,
+    child: Option<Child>,
+    folder: TempDir,
+}
+
+impl PostgresServer {
+    /// Starts one; None, with a message, where none is installed. `scripts/packages test` installs it, so CI fails without.
+    pub fn start() -> Option<Self> {
+        let Some(programs) = find_programs() else {
+            assert!(std::env::var_os("CI").is_none(), "PostgreSQL is not installed");
+            eprintln!("skipped: PostgreSQL is not installed (scripts/packages test installs it)");
+            return None;
+        };
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(folder.path(), Some(UNPRIVILEGED_ID), Some(UNPRIVILEGED_ID)).expect("a chown");
+        }
+        let mut initdb = unprivileged(&programs.join("initdb"));
+        initdb.args(["-A", "trust", "-U", "hearth", "-E", "UTF8", "--locale", "C", "--no-sync", "-D"]);
+        let output = initdb.arg(folder.path().join("data")).output().expect("initdb runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let url = format!("postgres://hearth@127.0.0.1:{port}/postgres");
+        let mut server = Self { url, port, programs, child: None, folder };
+        server.run();
+        Some(server)
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts it after [`Self::kill`], once the processes of the killed one have ended.
+    pub fn run(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let mut child = self.spawn();
+            while child.try_wait().expect("the process can be waited for").is_none() {
+                assert!(Instant::now() < deadline, "PostgreSQL does not answer: {}", self.log());
+                if self.try_sql("SELECT 1").is_some() {
+                    self.child = Some(child);
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            assert!(Instant::now() < deadline, "PostgreSQL does not start: {}", self.log());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The answer to a statement, as text.
+    pub fn sql(&self, statement: &str) -> String {
+        self.try_sql(statement).expect("the statement succeeds")
+    }
+
+    fn try_sql(&self, statement: &str) -> Option<String> {
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.args(["-X", "-A", "-t", "-c", statement, &self.url]).env("PGCONNECT_TIMEOUT", "2");
+        let output = psql.output().expect("psql runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    fn spawn(&self) -> Child {
+        let log = std::fs::File::options().create(true).append(true).open(self.log_file()).expect("a log");
+        let mut postgres = unprivileged(&self.programs.join("postgres"));
+        postgres.arg("-D").arg(self.folder.path().join("data")).arg("-k").arg(self.folder.path());
+        postgres.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        postgres.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        postgres.spawn().expect("PostgreSQL starts")
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The folder with initdb, which Debian does not put into PATH.
+fn find_programs() -> Option<PathBuf> {
+    let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let in_path = std::env::var("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = installed.map(|version| version.path().join("bin")).collect();
+    folders.extend(in_path.split(':').map(PathBuf::from));
+    folders.into_iter().find(|folder| folder.join("initdb").exists() && folder.join("psql").exists())
+}
+
+fn unprivileged(program: &Path) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    let id = UNPRIVILEGED_ID.to_string();
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(program).current_dir("/");
+    command
+}

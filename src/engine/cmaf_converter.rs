@@ -263,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn segments_contain_their_init_segment_and_wait_for_the_gate() {
         let converter = converter(vec![audio_segment(0..47), audio_segment(47..47), audio_segment(94..141)]);
-        assert_eq!((converter.name(), converter.version()), ("scripted", "7 as CMAF 2"));
+        assert_eq!((converter.name(), converter.version()), ("scripted", "7 as CMAF 3"));
         let mut run = converter.start(Job::new(spec(false), 0), 1).unwrap();
         let mut inits = Vec::new();
         for index in 0..3 {

@@ -1,4 +1,4 @@
-//! What is wrong in a configuration: one sentence for each error.
+//! The errors in a configuration, one sentence each.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

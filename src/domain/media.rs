@@ -130,7 +130,7 @@ pub struct Video {
     pub is_mirrored: bool,
     pub hdr: Option<Hdr>,
     pub color: Color,
-    /// What the container states about Dolby Vision, also over a base layer that other decoders show.
+    /// The configuration of Dolby Vision that the container states, also over a base layer that other decoders show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dolby_vision: Option<DolbyVision>,
 }

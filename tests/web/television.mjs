@@ -297,15 +297,15 @@ async function recordingsOnDesk(kit) {
 /** Records what is on by one press, which the guide still shows after a reload, and cancels it by two. */
 async function recordAtSizes(desk, openPage, show) {
   for (const [n, size] of Object.keys(SIZES).entries()) {
-    assert.equal((await desk.api("POST", "/api/livetv/channels", { name: `Tape ${size}`, number: 11 + n, items: [show] })).status, 201);
+    assert.equal((await desk.api("POST", "/api/livetv/channels", { name: `Spare ${size}`, number: 11 + n, items: [show] })).status, 201);
   }
   await atSizes(desk, openPage, async (kit) => {
     const { page, step, size } = kit;
     const open = async () => {
       await kit.openScreen("guide");
-      await page.getByLabel("Filter the guide").fill(`tape ${size}`);
-      const more = page.locator(".now-row").filter({ hasText: `Tape ${size}` }).locator(".now-more");
-      const cell = page.locator(".cell.on-air").filter({ hasText: `Tape ${size}` });
+      await page.getByLabel("Filter the guide").fill(`spare ${size}`);
+      const more = page.locator(".now-row").filter({ hasText: `Spare ${size}` }).locator(".now-more");
+      const cell = page.locator(".cell.on-air").filter({ hasText: `Spare ${size}` });
       await more.or(cell).first().waitFor();
       if (await more.count()) await kit.pressVisible(more, "more of the channel");
       else await cell.focus();

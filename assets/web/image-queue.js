@@ -4,12 +4,6 @@
 /** Images loaded at the same time: three connections are left to the event stream and to what the page requests. */
 const MAX_LOADING = 3;
 
-/** How near the window an image is loaded. */
-const MARGIN = "300px";
-
-/** The `srcset` of each image that is not loaded yet. */
-const sources = new WeakMap();
-
 /** Images near the window, in the order in which they came there. */
 const waiting = new Set();
 
@@ -24,12 +18,13 @@ const createObserver = () => new IntersectionObserver((entries) => {
     else if (!loading.has(target)) waiting.add(target);
   }
   loadNext();
-}, { rootMargin: MARGIN });
+}, { rootMargin: "300px" });
 
 /** Loads `image` from `srcset` once it is near the window. It is withdrawn while it is not, and when it leaves the page. */
 export function loadNearWindow(image, srcset) {
-  if (!sources.has(image)) for (const name of ["load", "error"]) image.addEventListener(name, () => finish(image));
-  sources.set(image, srcset);
+  image.dataset.srcset = srcset;
+  image.addEventListener("load", finish);
+  image.addEventListener("error", finish);
   observer ??= createObserver();
   observer.observe(image);
 }
@@ -39,7 +34,7 @@ function loadNext() {
     if (loading.size >= MAX_LOADING) return;
     waiting.delete(image);
     loading.add(image);
-    image.srcset = sources.get(image);
+    image.srcset = image.dataset.srcset;
   }
 }
 
@@ -49,8 +44,8 @@ function withdraw(image) {
   image.removeAttribute("srcset"); // Ends its request, and with that the server's work for it.
 }
 
-function finish(image) {
-  if (!loading.delete(image)) return;
-  observer?.unobserve(image);
+function finish({ target }) {
+  if (!loading.delete(target)) return;
+  observer?.unobserve(target);
   loadNext();
 }

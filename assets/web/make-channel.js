@@ -51,12 +51,11 @@ function openMakeChannel({ name, items, order }) {
   const orders = orderPicker(order, { orders: ORDERS.filter((name) => name !== "weighted") }); // Weights are in the editor.
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const status = h("p", { class: "muted", role: "status" });
-  const onDelay = (seconds) => { status.textContent = TEXT.readingFiles(seconds); };
   const submit = async (event) => {
     event.preventDefault();
     notice.hidden = true;
     try {
-      const { channel } = await reportDelay(onDelay, api.addChannel({ name: nameField.value.trim(), scheduleMode: orders.value, items }));
+      const { channel } = await reportDelay((seconds) => { status.textContent = TEXT.readingFiles(seconds); }, api.addChannel({ name: nameField.value.trim(), scheduleMode: orders.value, items }));
       showDone(channel);
     } catch (error) {
       notice.textContent = errorText(error);

@@ -135,7 +135,7 @@ async function channelsOnDesk(kit, server) {
         assert.deepEqual(await runAxe(page), []);
         // Many files take a while to be read: the answer is kept until the page says so.
         await page.route("**/api/livetv/channels", async (route) => {
-          if (route.request().method() === "POST") await dialog.getByText(/^Reading the files \(\d+ s\)…$/).waitFor();
+          if (route.request().method() === "POST") await dialog.getByText(/^Reading files \(\d+ s\)…$/).waitFor();
           await route.continue();
         });
       }

@@ -281,6 +281,6 @@ export const TEXT = {
   channelName: "Name",
   everything: "Everything",
   skipForNow: "Skip for now",
-  readingFiles: (seconds) => `Reading the files (${seconds} s)…`,
+  readingFiles: (seconds) => `Reading files (${seconds} s)…`,
   channelOnAir: (name) => `“${name}” is now on air.`,
 };

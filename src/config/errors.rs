@@ -33,9 +33,8 @@ impl Config {
         errors.extend(self.queue.as_deref().and_then(queue_error));
         errors.extend(self.store_error());
         if self.database.is_some() && !cfg!(feature = "cluster") {
-            let reason = "state is a database, but this program was built without PostgreSQL";
             errors
-                .push(format!("{reason}: use a package, or build it with `cargo build --release --features cluster`"));
+                .push(missing_feature("state is a database, but this program was built without PostgreSQL", "cluster"));
         }
         errors.extend(self.otlp_endpoint.as_deref().and_then(otlp_error));
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
@@ -92,11 +91,15 @@ impl Limits {
     }
 }
 
+/// The error in a setting of a cargo feature that this build lacks.
+pub(super) fn missing_feature(reason: &str, feature: &str) -> String {
+    format!("{reason}: use a package, or build it with `cargo build --release --features {feature}`")
+}
+
 /// Why the address of a queue is not accepted.
 fn queue_error(address: &str) -> Option<String> {
     if !cfg!(feature = "cluster") {
-        let reason = "queue is set, but this program was built without remote workers";
-        return Some(format!("{reason}: use a package, or build it with `cargo build --release --features cluster`"));
+        return Some(missing_feature("queue is set, but this program was built without remote workers", "cluster"));
     }
     let is_address =
         ["nats://", "tls://"].iter().any(|scheme| address.strip_prefix(scheme).is_some_and(|host| !host.is_empty()));
@@ -106,8 +109,7 @@ fn queue_error(address: &str) -> Option<String> {
 /// Why the address of a collector is not accepted.
 fn otlp_error(address: &str) -> Option<String> {
     if !cfg!(feature = "otlp") {
-        let reason = "otlp_endpoint is set, but this program was built without traces";
-        return Some(format!("{reason}: use a package, or build it with `cargo build --release --features otlp`"));
+        return Some(missing_feature("otlp_endpoint is set, but this program was built without traces", "otlp"));
     }
     let is_address =
         ["http://", "https://"].iter().any(|scheme| address.strip_prefix(scheme).is_some_and(|host| !host.is_empty()));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Config;
+use super::errors::missing_feature;
 
 /// Time for a segment from the store. Then it is made here, and the store is left alone for a while.
 pub(super) const READ_DEADLINE: Duration = Duration::from_secs(1);
@@ -21,9 +22,7 @@ impl Config {
         };
         if !cfg!(feature = "cluster") {
             let reason = "segments is set, but this program was built without a shared segment store";
-            return Some(format!(
-                "{reason}: use a package, or build it with `cargo build --release --features cluster`"
-            ));
+            return Some(missing_feature(reason, "cluster"));
         }
         let rest = address.strip_prefix("s3://").unwrap_or_default();
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));

@@ -1,7 +1,7 @@
 // What a household has met once, pressed at all four sizes.
 
 import assert from "node:assert/strict";
-import { MANY_FILES, pageOfFiles } from "./defects.mjs";
+import { assertBackLeadsToThePlace, pageOfFiles } from "./defects.mjs";
 import { waitUntil } from "./program.mjs";
 import { atSizes, isInWindow } from "./sizes.mjs";
 
@@ -184,19 +184,7 @@ async function longList(kit) {
     await kit.goToScreen("library?path=/many");
     await page.getByRole("link", { name: /^File 0001/ }).waitFor();
     await page.evaluate(() => scrollTo(0, 9000));
-    const entries = page.locator(".details-link").filter({ visible: true });
-    let before = -1;
-    await waitUntil("scrolling has ended", async () => (await entries.count()) > 3 && before === (before = await page.evaluate(() => scrollY)));
-    assert.ok(before > 5000, `scrolled to ${before}`);
-    const address = await entries.evaluateAll((all) => all.find((link) => link.getBoundingClientRect().top > 120).getAttribute("href"));
-    await kit.pressVisible(page.locator(`.details-link[href="${address}"]`), "an entry far down");
-    await page.getByRole("alert").waitFor(); // There is no such file.
-    await page.goBack();
-    await waitUntil("the same place", () => page.evaluate((before) => scrollY === before, before));
-    await page.locator(".entry").first().waitFor();
-    await kit.goToScreen("settings"); // A last request of the list would be refused.
-    await page.unroute(/\/api\/library\?/);
-    kit.faults.length = 0;
+    await assertBackLeadsToThePlace(kit, (entry) => kit.pressVisible(entry, "an entry far down"));
   });
 }
 

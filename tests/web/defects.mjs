@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { waitUntil } from "./program.mjs";
 
-export const MANY_FILES = 5000;
+const MANY_FILES = 5000;
 const PAGE_SIZE = 500;
 
 /** Elements of a long list that may be in the DOM. */
 const MAX_ENTRIES = 200;
 
 export async function defects(kit, openPage) {
-  const { page, server, step, faults, press, waitUntilPlaying } = kit;
+  const { page, server, step, press, waitUntilPlaying } = kit;
   const film = (name) => `${server.media}/Films/${name}`;
 
   await step("back-to-the-place-in-a-long-list", async () => {
@@ -29,18 +29,7 @@ export async function defects(kit, openPage) {
     await waitUntil("the next page", () => page.evaluate((end) => document.body.scrollHeight - innerHeight > end + 5000, end));
     assert.equal(await page.evaluate(() => scrollY), end, "the list grows below the entries in view");
     assert.ok(most <= MAX_ENTRIES, `${most} of ${MANY_FILES} entries in the DOM`);
-    let before = -1;
-    await waitUntil("scrolling has ended", async () => before === (before = await page.evaluate(() => scrollY)));
-    const inView = page.locator(".details-link").filter({ visible: true });
-    const index = await inView.evaluateAll((all) => all.findIndex((link) => link.getBoundingClientRect().top > 300));
-    await inView.nth(index).click();
-    await page.getByRole("alert").waitFor(); // There is no such file.
-    await page.goBack();
-    await waitUntil("the same place", () => page.evaluate((before) => scrollY === before, before));
-    await page.locator(".entry").first().waitFor();
-    await kit.goToScreen("settings"); // A last request of the list would be refused.
-    await page.unroute(/\/api\/library\?/);
-    faults.length = 0;
+    await assertBackLeadsToThePlace(kit, (entry) => entry.click());
   });
 
   await step("record-where-recording-is-off", async () => {
@@ -157,6 +146,23 @@ export async function defects(kit, openPage) {
       "Something went wrong. Try again in a moment."], "never a raw sentence of the server");
     assert.deepEqual(texts.parts, [true, true, false, false, false, true]);
   });
+}
+
+/** Opens an entry of a long list by `press`, goes back, and asserts that the list is where it was; then leaves the mocked list. */
+export async function assertBackLeadsToThePlace({ page, goToScreen, faults }, press) {
+  const entries = page.locator(".details-link").filter({ visible: true });
+  let before = -1;
+  await waitUntil("scrolling has ended", async () => (await entries.count()) > 3 && before === (before = await page.evaluate(() => scrollY)));
+  assert.ok(before > 5000, `scrolled to ${before}`);
+  const address = await entries.evaluateAll((all) => all.find((link) => link.getBoundingClientRect().top > 120).getAttribute("href"));
+  await press(page.locator(`.details-link[href="${address}"]`));
+  await page.getByRole("alert").waitFor(); // There is no such file.
+  await page.goBack();
+  await waitUntil("the same place", () => page.evaluate((before) => scrollY === before, before));
+  await page.locator(".entry").first().waitFor();
+  await goToScreen("settings"); // A last request of the list would be refused.
+  await page.unroute(/\/api\/library\?/);
+  faults.length = 0;
 }
 
 /** A page of a folder with many files. */

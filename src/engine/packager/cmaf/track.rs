@@ -1,5 +1,7 @@
 //! One track of a file: its init segment, and how any of its segments is laid out.
 
+use std::sync::OnceLock;
+
 use bytes::Bytes;
 
 use super::CmafSegment;
@@ -46,6 +48,9 @@ pub struct CmafTrack {
     index: Option<KeyframeIndex>,
     end: Option<Ticks>,
     captions: Vec<CaptionChannel>,
+    /// The grid of the first call of [`Self::bit_rates`], and its answer: a walk over all samples for each start of a film
+    /// would take most of that start.
+    first_bit_rates: OnceLock<(Grid, Option<BitRates>)>,
 }
 
 /// Reads the samples of a segment.
@@ -170,8 +175,9 @@ impl CmafTrack {
         };
         let init_segment = write_init(&InitTrack { header, timescale, language: language.as_deref(), entry: &entry });
         let init_segment = init_segment.into();
+        let (captions, first_bit_rates) = (Vec::new(), OnceLock::new());
         let mut track =
-            Self { samples, kind, timescale, entry, video_format, init_segment, index, end, captions: Vec::new() };
+            Self { samples, kind, timescale, entry, video_format, init_segment, index, end, captions, first_bit_rates };
         track.captions = track.read_captions(file);
         track
     }
@@ -247,7 +253,11 @@ impl CmafTrack {
 
     /// For the attributes `BANDWIDTH` and `AVERAGE-BANDWIDTH`; None if the tables do not state the sizes.
     pub fn bit_rates(&self, grid: &Grid) -> Option<BitRates> {
-        self.segment_sizes(grid).map(|sizes| BitRates::new(&sizes, grid))
+        let compute = || self.segment_sizes(grid).map(|sizes| BitRates::new(&sizes, grid));
+        match self.first_bit_rates.get_or_init(|| (grid.clone(), compute())) {
+            (first, rates) if first == grid => *rates,
+            _ => compute(),
+        }
     }
 
     /// Approximate memory used, bytes.

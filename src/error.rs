@@ -72,7 +72,7 @@ codes! {
 }
 
 /// An error response: the part sent to the client, and the cause that goes only to the log.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error {
     pub code: Code,
     /// For the client: lower case, specific, no full stop.

@@ -1,9 +1,12 @@
 //! Codecs that video is encoded to, and codec strings of RFC 6381, from a stream's configuration record if there is one.
 
+use serde::{Deserialize, Serialize};
+
 use super::time::FrameRate;
 
 /// A codec that video is encoded to. Copied video may have others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TargetCodec {
     #[default]
     H264,

@@ -1,6 +1,8 @@
 //! The play decision: direct play, remux (copy) or transcode (encode). One pure function over the probe result, the device
 //! profile and the request; it answers with its reasons.
 
+use serde::{Deserialize, Serialize};
+
 use super::media::{Audio, Media, Stream, Video};
 use super::plan::BurnedSubtitle;
 
@@ -24,12 +26,15 @@ pub const RUNGS: [(&str, u32, u32); 7] = [
 ];
 
 /// The request of a viewer or a channel for one item. Its tracks are validated against the probe before [`decide`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PlaybackRequest {
     /// None = the default track, otherwise the first; a track the device can play is preferred.
     pub audio_stream: Option<u32>,
+    #[serde(skip)]
     pub subtitle: SubtitleDelivery,
     /// The subtitle must be a rendition of a session, because the client may know no other way to it.
+    #[serde(skip)]
     pub needs_subtitle_rendition: bool,
     /// Maximum height in lines; None = original.
     pub max_height: Option<u32>,

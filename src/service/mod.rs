@@ -162,6 +162,7 @@ impl Service {
         if let Some(cluster) = cluster {
             renditions.backends.use_cluster(cluster);
         }
+        let sessions = Sessions::open(&config, store.clone(), renditions.clone(), tasks.clone())?;
         let service = Arc::new(Self {
             started_at: Timestamp::now(),
             traffic: TrafficCounts::default(),
@@ -195,7 +196,7 @@ impl Service {
             subtitles: Subtitles::new(config.ffmpeg.clone(), library.clone()),
             library,
             media_folders,
-            sessions: Sessions::new(&config, renditions.clone(), tasks.clone()),
+            sessions,
             tasks,
             renditions,
             packages: PackageCache::default(),

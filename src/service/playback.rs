@@ -1,4 +1,4 @@
-//! Playback of films, with room for it made among the channels, and their I-frames.
+//! Playback of films, with room for it made among the channels, and their I-frames. Sessions continue after a restart.
 
 use std::sync::Arc;
 
@@ -14,11 +14,23 @@ use crate::service::renditions::encode_slots::AfterRefusal;
 use crate::service::renditions::planner::{SessionPlan, start_segment};
 use crate::service::sessions::Session;
 
+mod resume;
+
+pub use resume::FoundSession;
+
 /// Starts a session. When the encode slots do not suffice, unwatched programmes give up their shares.
 ///
 /// # Errors
 /// Those of [`Sessions::start`](crate::service::sessions::Sessions::start).
 pub async fn start_session(service: &Service, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
+    start_when_possible(service, || service.sessions.start(principal, plan.clone())).await
+}
+
+/// Runs `start`. When the encode slots do not suffice, unwatched programmes give up their shares.
+async fn start_when_possible<F>(service: &Service, start: impl Fn() -> F) -> Result<Arc<Session>>
+where
+    F: Future<Output = Result<Arc<Session>>>,
+{
     let slots = service.renditions.encode_slots();
     let mut may_wait = false;
     let make_room = || {
@@ -31,7 +43,6 @@ pub async fn start_session(service: &Service, principal: &Principal, plan: Sessi
             (false, false) => AfterRefusal::GiveUp,
         }
     };
-    let start = || service.sessions.start(principal, plan.clone());
     slots.retry_when_busy(Instant::now() + MAX_ADMISSION_WAIT, start, make_room).await
 }
 

@@ -14,21 +14,27 @@ use crate::service::background_tasks::BackgroundTasks;
 use crate::service::renditions::Renditions;
 use crate::service::renditions::encode_slots::AdmissionRequest;
 use crate::service::renditions::planner::SessionPlan;
+use crate::store::Store;
 use crate::telemetry::traces;
 
+mod dormant;
 mod ended;
 mod failure;
 mod leases;
+mod plan_digest;
 mod playlists;
+mod record;
+mod record_writer;
 mod session;
 #[cfg(test)]
 mod tests;
 
+pub use dormant::{DormantSession, ResumeError};
 pub use ended::EndedSession;
-use failure::session_ended_error;
-pub use failure::{SessionFailure, failure_message};
-use session::SessionTimeouts;
+pub use failure::{SessionFailure, failure_message, session_ended_error};
+use record_writer::RecordWriter;
 pub use session::{Session, SessionStatus};
+use session::{SessionHandles, SessionIdentity, SessionTimeouts};
 
 /// The same request within this time gets the same session, so a double click starts only one.
 const DOUBLE_CLICK_WINDOW: Duration = Duration::from_secs(10);
@@ -39,8 +45,10 @@ const ENDED_RETENTION: Duration = Duration::from_secs(600);
 const MAX_ENDED: usize = 1024;
 
 /// A session looked up by its id.
-pub enum FoundSession {
+pub enum KnownSession {
     Live(Arc<Session>),
+    /// It was live when the server was stopped, and continues with the next request.
+    Dormant(Arc<DormantSession>),
     /// It ended at most ten minutes ago.
     Ended(Arc<EndedSession>),
 }
@@ -52,6 +60,7 @@ pub struct Sessions {
     renditions: Arc<Renditions>,
     limits: Arc<Mutex<SessionLimits>>,
     registry: Arc<Mutex<SessionRegistry>>,
+    records: RecordWriter,
     /// From the start of a session until its first segment exists. Sessions without one do not count.
     first_segment_times: Arc<Histogram>,
 }
@@ -63,11 +72,14 @@ impl Service {
     /// # Errors
     /// `SESSION_NOT_FOUND`.
     pub async fn stop_session(&self, principal: &Principal, id: &str) -> Result<bool> {
-        let FoundSession::Live(session) = self.sessions.find(principal, id)? else { return Ok(false) };
-        let source = session.source().clone();
-        drop(session);
+        let source = match self.sessions.find(principal, id)? {
+            KnownSession::Live(session) => Some(session.source().clone()),
+            KnownSession::Dormant(_) | KnownSession::Ended(_) => None,
+        };
         let stopped = self.sessions.stop(principal, id).await;
-        self.library.close(&source);
+        if let Some(source) = source {
+            self.library.close(&source);
+        }
         stopped
     }
 }
@@ -89,16 +101,26 @@ impl SessionLimits {
 #[derive(Default)]
 struct SessionRegistry {
     live: HashMap<String, Arc<Session>>,
+    dormant: HashMap<String, Arc<DormantSession>>,
     ended: VecDeque<Arc<EndedSession>>,
     /// Sessions started since the server started.
     started: u64,
 }
 
 impl Sessions {
-    /// Sessions that lease their segments from `renditions`.
-    pub fn new(config: &Config, renditions: Arc<Renditions>, tasks: BackgroundTasks) -> Self {
-        let limits = Arc::new(Mutex::new(SessionLimits::from_config(&config.limits)));
-        Self { tasks, renditions, limits, registry: Arc::default(), first_segment_times: Arc::default() }
+    /// Sessions that lease their segments from `renditions`, and those that `store` has of an earlier process. Must be called
+    /// inside the runtime.
+    ///
+    /// # Errors
+    /// Those of reading the records.
+    pub fn open(config: &Config, store: Store, renditions: Arc<Renditions>, tasks: BackgroundTasks) -> Result<Self> {
+        let limits = SessionLimits::from_config(&config.limits);
+        let registry = Arc::default();
+        let records = RecordWriter::new(store.clone(), tasks.clone(), &registry);
+        let (limits_of_new, first_segment_times) = (Arc::new(Mutex::new(limits)), Arc::default());
+        let sessions = Self { tasks, renditions, limits: limits_of_new, registry, records, first_segment_times };
+        sessions.load_dormant(&store, limits.max_per_user, limits.timeouts.idle)?;
+        Ok(sessions)
     }
 
     /// Changes the limits of sessions that start from now on.
@@ -129,19 +151,29 @@ impl Sessions {
     /// # Errors
     /// `TOO_MANY_SESSIONS`, `TRANSCODER_BUSY`, `TRANSCODER_UNAVAILABLE`.
     pub async fn start(&self, principal: &Principal, plan: SessionPlan) -> Result<Arc<Session>> {
+        self.start_or_restart(&principal.user_id, plan, None).await
+    }
+
+    async fn start_or_restart(
+        &self,
+        user_id: &str,
+        plan: SessionPlan,
+        dormant: Option<&Arc<DormantSession>>,
+    ) -> Result<Arc<Session>> {
         let chosen = self.renditions.backends.choose(plan.spec()).await?;
         let mut registry = lock(&self.registry);
         if self.tasks.is_stopping() {
             return Err(Error::new(Code::ServerBusy, "the server is stopping").with_retry_after(10));
         }
-        let own_sessions = || registry.live.values().filter(|one| one.user_id == principal.user_id && one.is_live());
+        let own_sessions = || registry.live.values().filter(|one| one.user_id == user_id && one.is_live());
         let version = plan.spec().source.version();
         let is_twin = |session: &&Arc<Session>| {
             session.plan.request == plan.request
                 && session.plan.spec().source.version() == version
                 && session.age() < DOUBLE_CLICK_WINDOW
+                && !session.is_resumed
         };
-        let twin = own_sessions().find(is_twin);
+        let twin = own_sessions().find(|session| dormant.is_none() && is_twin(session));
         if let Some(twin) = twin {
             twin.touch();
             return Ok(twin.clone());
@@ -163,24 +195,32 @@ impl Sessions {
                 runs.lease(chosen.backend, plan.spec().clone(), AdmissionRequest::Session)
             })?;
         let lease = Arc::new(lease);
-        let session = Arc::new(Session::new(
-            &principal.user_id,
-            plan,
-            backend_choice,
-            lease.clone(),
-            self.renditions.clone(),
-            limits.timeouts,
-            self.tasks.stop_token(),
-        ));
-        tracing::info!(
-            session.id = session.id,
-            media.path = session.plan.request.media_path,
-            start = session.plan.request.start_seconds,
-            "session started"
-        );
+        let handles = SessionHandles {
+            renditions: self.renditions.clone(),
+            records: self.records.clone(),
+            stop: self.tasks.stop_token(),
+        };
+        let identity = dormant.map_or_else(|| SessionIdentity::new(user_id), |dormant| dormant.identity());
+        let session = Session::new(identity, plan, (lease.clone(), backend_choice), limits.timeouts, handles);
+        let session = match dormant {
+            Some(dormant) => {
+                registry.take_dormant(dormant)?;
+                session.with_published(dormant.record.published.clone())
+            }
+            None => {
+                registry.started += 1;
+                session
+            }
+        };
+        let session = Arc::new(session);
+        let (start, is_resumed) = (session.plan.request.start_seconds, dormant.is_some());
+        let path = &session.plan.request.media_path;
+        tracing::info!(session.id = session.id, media.path = path, start, is_resumed, "session started");
         registry.live.insert(session.id.clone(), session.clone());
-        registry.started += 1;
         drop(registry);
+        if !is_resumed {
+            session.save();
+        }
         let (sessions, owned_session) = (self.clone(), session.clone());
         let trace = traces::current();
         self.tasks.spawn_graceful(traces::in_context(trace, async move {
@@ -190,30 +230,23 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Finds a session of this user (or of any user, for an admin), live or recently ended.
+    /// Finds a session of this user (or of any user, for an admin), live, dormant or recently ended.
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND`.
-    pub fn find(&self, principal: &Principal, id: &str) -> Result<FoundSession> {
+    pub fn find(&self, principal: &Principal, id: &str) -> Result<KnownSession> {
         let mut registry = lock(&self.registry);
         registry.prune_ended();
         let may_see = |owner: &str| owner == principal.user_id || principal.role == Role::Admin;
-        let live = registry.live.get(id).filter(|session| may_see(&session.user_id)).cloned().map(FoundSession::Live);
-        let ended = || {
-            registry.ended.iter().find(|one| one.id == id && may_see(&one.user_id)).cloned().map(FoundSession::Ended)
+        let live = registry.live.get(id).filter(|session| may_see(&session.user_id)).cloned().map(KnownSession::Live);
+        let dormant = || {
+            let found = registry.dormant.get(id).filter(|dormant| may_see(&dormant.record.user_id));
+            found.cloned().map(KnownSession::Dormant)
         };
-        live.or_else(ended).ok_or_else(|| Error::new(Code::SessionNotFound, "no such session"))
-    }
-
-    /// Like [`Self::find`], but fails unless the session is live.
-    ///
-    /// # Errors
-    /// `SESSION_NOT_FOUND`, `SESSION_ENDED`.
-    pub fn find_live(&self, principal: &Principal, id: &str) -> Result<Arc<Session>> {
-        match self.find(principal, id)? {
-            FoundSession::Live(session) => Ok(session),
-            FoundSession::Ended(_) => Err(session_ended_error()),
-        }
+        let ended = || {
+            registry.ended.iter().find(|one| one.id == id && may_see(&one.user_id)).cloned().map(KnownSession::Ended)
+        };
+        live.or_else(dormant).or_else(ended).ok_or_else(|| Error::new(Code::SessionNotFound, "no such session"))
     }
 
     /// Stops a session; false if it had already ended.
@@ -222,13 +255,15 @@ impl Sessions {
     /// `SESSION_NOT_FOUND`.
     pub async fn stop(&self, principal: &Principal, id: &str) -> Result<bool> {
         match self.find(principal, id)? {
-            FoundSession::Live(session) => {
+            KnownSession::Live(session) => {
                 let stopped = session.stop().await;
                 // Its own task does that as well, but perhaps only after the answer.
                 self.move_to_ended(&session);
+                self.records.remove(id);
                 Ok(stopped)
             }
-            FoundSession::Ended(_) => Ok(false),
+            KnownSession::Dormant(dormant) => Ok(self.end_dormant(&dormant)),
+            KnownSession::Ended(_) => Ok(false),
         }
     }
 
@@ -236,9 +271,12 @@ impl Sessions {
     fn move_to_ended(&self, session: &Session) {
         let mut registry = lock(&self.registry);
         let Some(live) = registry.live.remove(&session.id) else { return };
-        registry.ended.push_back(Arc::new(EndedSession::new(session)));
-        registry.prune_ended();
+        registry.add_ended(EndedSession::new(session));
         drop(registry);
+        // At shutdown the record stays, and the session continues in the next process.
+        if !self.tasks.is_stopping() {
+            self.records.remove(&session.id);
+        }
         // Closes a file: not under the lock.
         drop(live);
         tracing::info!(session.id = session.id, "session ended");
@@ -246,6 +284,11 @@ impl Sessions {
 }
 
 impl SessionRegistry {
+    fn add_ended(&mut self, ended: EndedSession) {
+        self.ended.push_back(Arc::new(ended));
+        self.prune_ended();
+    }
+
     fn prune_ended(&mut self) {
         while self.ended.len() > MAX_ENDED
             || self.ended.front().is_some_and(|ended| ended.ended_at.elapsed() >= ENDED_RETENTION)

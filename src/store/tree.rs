@@ -53,6 +53,7 @@ trees! {
     MediaFolders "media-folders" true,
     Workers "workers" true,
     Household "household" true,
+    Sessions "sessions" true,
 }
 
 impl Tree {

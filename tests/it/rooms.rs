@@ -40,7 +40,7 @@ const SERVICE_ROOMS: [(&str, &[&str]); 22] = [
     ("marks", &["background_tasks", "library", "media", "catalogue"]),
     ("artwork", &["background_tasks", "clock", "library", "media", "renditions", "catalogue"]),
     ("library_watcher", &["background_tasks", "events", "library", "media", "progress", "catalogue"]),
-    ("playback", &["renditions", "sessions", "live", "artwork"]),
+    ("playback", &["accounts", "library", "renditions", "sessions", "live", "artwork"]),
     ("workers", &["background_tasks", "clock", "accounts", "renditions"]),
     ("server_status", &["background_tasks", "renditions", "sessions", "live", "recordings"]),
 ];

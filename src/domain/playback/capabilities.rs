@@ -13,6 +13,7 @@ pub use delivery::{
     EncodeReason, SessionDelivery, StreamDecision, copy_for_client, decide_delivery, expect_session, explain_tracks,
 };
 pub use probed::ProbedCapabilities;
+use serde::{Deserialize, Serialize};
 
 use super::clients::{DeviceSource, RequestDevice};
 use super::device::{AudioSupport, DeviceProfile, VideoSupport, supports_webvtt, video_reasons};
@@ -23,7 +24,8 @@ use crate::domain::time::FrameRate;
 use crate::domain::video_class::{VideoClass, VideoClasses};
 
 /// The formats of segments that a client plays, and how it takes what is encoded.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ClientCapabilities {
     /// The preferred one first.
     pub formats: Vec<FormatCapabilities>,
@@ -41,7 +43,8 @@ const STEREO: u32 = 2;
 const SURROUND: u32 = 6;
 
 /// The codecs and renditions that a client plays in segments of one format.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FormatCapabilities {
     pub format: SegmentFormat,
     pub video: Vec<VideoSupport>,
@@ -68,7 +71,8 @@ impl FormatCapabilities {
 }
 
 /// How a client takes audio beside video.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum AudioRenditions {
     /// In the segments of the video.
     Muxed,

@@ -3,18 +3,24 @@
 //! A session is H.264 and AAC in MPEG-TS, which every entry plays, so an entry only says which files need no session.
 //! Where the models of a family differ, the entry holds what all of them play.
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 use super::device::DeviceProfile;
 
 mod family;
 
 use family::ClientFamily;
 
+/// The name of an entry of the table. An alias, because serde borrows fields that it sees to be references.
+type ClientName = &'static str;
+
 /// The device of a request, and how it was found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestDevice {
     pub profile: DeviceProfile,
     /// The entry of the table; None if the request brought a profile.
-    pub name: Option<&'static str>,
+    #[serde(deserialize_with = "deserialize_client_name")]
+    pub name: Option<ClientName>,
     pub source: DeviceSource,
 }
 
@@ -31,9 +37,19 @@ named_values! {
     }
 }
 
+/// The name of an entry. One that this version does not know becomes None.
+fn deserialize_client_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ClientName>, D::Error> {
+    let Some(stored) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let mut names = KNOWN_CLIENTS.iter().map(|client| client.name).chain([DEFAULT_NAME]);
+    Ok(names.find(|name| *name == stored))
+}
+
+/// The name of the web baseline.
+const DEFAULT_NAME: &str = "web";
+
 impl Default for RequestDevice {
     fn default() -> Self {
-        Self { profile: DeviceProfile::default(), name: Some("web"), source: DeviceSource::Default }
+        Self { profile: DeviceProfile::default(), name: Some(DEFAULT_NAME), source: DeviceSource::Default }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Device profiles: the formats a device plays, and the reasons why it cannot play a stream.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::TranscodeReason;
 use crate::domain::media::{Audio, Container, Hdr, Media, Stream, Video};
 
 /// The formats a device plays directly: the `device` object of a playback request. The default is a desktop browser.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceProfile {
     /// `mp4`, `webm`, `mkv`, `ts` … (audio files by their own names: `mp3`, `flac`, `ogg`, `wav`, `adts`).
@@ -17,7 +17,7 @@ pub struct DeviceProfile {
     pub max_bitrate_kbps: Option<u32>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VideoSupport {
     pub codec: String,
@@ -43,7 +43,7 @@ pub struct VideoSupport {
     pub square_pixels_only: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AudioSupport {
     pub codec: String,

@@ -11,9 +11,9 @@ use crate::domain::playback::accepts_start_in_multivariant;
 use crate::domain::playlist::{InitId, PlaylistTrack, SessionAsset, parse_asset};
 use crate::domain::segment_format::SegmentFormat;
 use crate::http::api::prelude::*;
-use crate::service::playback;
+use crate::service::playback::{self, FoundSession};
 use crate::service::renditions::planner::{self, PlannedPlayback};
-use crate::service::sessions::{FoundSession, Session};
+use crate::service::sessions::Session;
 
 pub mod list;
 mod request;
@@ -46,8 +46,10 @@ fn session_grant(service: &Service, principal: &Principal, session: &Session) ->
     service.accounts.sign_grant(principal, &grant_resource(&session.id), grant_expiry(session).as_second())
 }
 
-fn find_live(service: &Service, call: &Call) -> Result<Arc<Session>> {
-    service.sessions.find_live(call.user()?, &call.params[0])
+/// The live session of a request. The future has no reference to the request, whose body other threads must not see.
+fn find_live(service: &Arc<Service>, call: &Call) -> impl Future<Output = Result<Arc<Session>>> + use<> {
+    let (service, user, id) = (service.clone(), call.user().cloned(), call.params[0].clone());
+    async move { service.find_live_session(&user?, &id).await }
 }
 
 /// Starts a session, or returns the URL of the file if it can be played directly.
@@ -83,7 +85,7 @@ pub async fn index(service: Arc<Service>, call: Call) -> Result<Response> {
             wait.ok_or_else(|| Error::invalid_field("wait", "must be a number from 0 to 20"))?
         }
     };
-    let session = find_live(&service, &call)?;
+    let session = find_live(&service, &call).await?;
     if session.wait_ready(Duration::from_secs_f64(wait)).await? {
         // The only playlist that depends on the player.
         let with_start = call.header(USER_AGENT).is_some_and(accepts_start_in_multivariant);
@@ -116,7 +118,7 @@ pub(super) fn playlist_response(text: Bytes) -> Response {
     (status = 304), (status = 404), (status = 410),
     (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"), (status = 500), (status = 504)))]
 pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response> {
-    let session = find_live(&service, &call)?;
+    let session = find_live(&service, &call).await?;
     session.ensure_live()?;
     let name = &call.params[1];
     match parse_asset(name).ok_or_else(no_asset)? {
@@ -180,7 +182,8 @@ fn content_type(track: PlaylistTrack, format: SegmentFormat) -> &'static str {
     ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
     (status = 200, body = StatusBody), (status = 404)))]
 pub async fn status(service: Arc<Service>, call: Call) -> Result<Response> {
-    Ok(reply::json(&match service.sessions.find(call.user()?, &call.params[0])? {
+    let (user, id) = (call.user()?.clone(), call.params[0].clone());
+    Ok(reply::json(&match service.find_session(&user, &id).await? {
         FoundSession::Live(session) => StatusBody::new(&session),
         FoundSession::Ended(ended) => StatusBody::for_ended(&ended),
     }))

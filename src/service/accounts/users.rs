@@ -6,6 +6,7 @@ use super::{Accounts, EndedAccess, KeptAccess, passwords, random_bytes};
 use crate::config::DeclaredAdmin;
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{self, User};
+use crate::domain::visibility::Visibility;
 use crate::error::{Code, Error, Result};
 use crate::store::{Batch, Tree};
 
@@ -184,6 +185,12 @@ impl Accounts {
             return Err(conflict.with_details(serde_json::json!({"field": "username"})));
         }
         Ok(name)
+    }
+
+    /// The part of the library that a user sees; None if there is no such user.
+    pub fn visibility_of(&self, user_id: &str) -> Option<Visibility> {
+        let directory = self.read_directory();
+        directory.user(user_id).map(|user| directory.visibility_of(user))
     }
 
     /// A user by id.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::domain::codec::TargetCodec;
@@ -29,6 +30,7 @@ pub mod channel_tracks;
 mod cmaf;
 mod converted_copy;
 mod copied_video;
+mod encode_choice;
 mod ladder;
 pub mod made_iframes;
 mod muxed;
@@ -40,6 +42,7 @@ mod video_encode;
 pub use audio_groups::SessionAudio;
 pub use audio_tracks::AudioTrack;
 use cmaf::{plan_cmaf, prefer_copy_in_cmaf};
+pub use encode_choice::EncodeChoice;
 pub use ladder::Rung;
 use muxed::plan_muxed;
 use rendition::{PlannedRendition, Policy};
@@ -52,7 +55,8 @@ const STEREO_KBPS: u32 = 160;
 const SURROUND_KBPS: u32 = 384;
 
 /// A viewer's request, parsed.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct StartRequest {
     pub media_path: String,
     pub subtitle: SubtitleRequest,
@@ -65,6 +69,9 @@ pub struct StartRequest {
     pub start_mode: StartMode,
     /// The request as the decision takes it. Its subtitle is set once the item's tracks are known.
     pub playback: PlaybackRequest,
+    /// Of a session that continues after a restart.
+    #[serde(skip)]
+    pub earlier_choice: Option<EncodeChoice>,
 }
 
 impl StartRequest {
@@ -74,7 +81,7 @@ impl StartRequest {
         EncodeLimits {
             max_height: self.playback.max_height,
             max_bitrate_kbps: bitrates.into_iter().flatten().min(),
-            field_rate_client: Some(&self.capabilities),
+            field_rate: self.field_rate(),
         }
     }
 
@@ -94,7 +101,8 @@ impl StartRequest {
 }
 
 /// How a session's playlists announce the start position.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum StartMode {
     /// The playlists list the whole item, with `EXT-X-START`.
     #[default]
@@ -103,7 +111,8 @@ pub enum StartMode {
     List,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum SubtitleRequest {
     #[default]
     None,
@@ -133,7 +142,8 @@ pub struct DirectPlay {
 }
 
 /// A rendition of a session that is made in segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum RenditionId {
     /// A rung of the ladder, with its audio where that is muxed.
     Rung(usize),

@@ -27,7 +27,7 @@ pub(super) fn failure_error(error: &RunError) -> Error {
 }
 
 /// The error for a request for an asset of an ended session.
-pub(super) fn session_ended_error() -> Error {
+pub fn session_ended_error() -> Error {
     Error::new(Code::SessionEnded, "the session has ended")
 }
 

@@ -54,7 +54,7 @@ impl SessionPlan {
     }
 
     /// Whether every segment of a rendition can be decoded without another one.
-    fn is_independent(&self, id: RenditionId) -> bool {
+    pub(super) fn is_independent(&self, id: RenditionId) -> bool {
         match id {
             RenditionId::Rung(rung) => {
                 self.rungs[rung].copied_video.as_ref().is_none_or(|copied| copied.is_independent)
@@ -62,14 +62,12 @@ impl SessionPlan {
             RenditionId::Audio(_) => true,
         }
     }
-}
 
-impl Session {
-    /// The multivariant playlist with `grant` in every URI, and with `EXT-X-START` if the player accepts it there.
-    pub fn multivariant(&self, with_start: bool, grant: &str) -> Bytes {
-        let plan = &self.plan;
+    /// The multivariant playlist with the codec string that was read from the first segment.
+    pub(super) fn multivariant(&self, video_codec: Option<&str>, with_start: bool, grant: &str) -> Bytes {
+        let plan = self;
         let start_seconds = plan.request.start_seconds - plan.list_start_seconds();
-        let variants = plan.variants(self.video_codec().as_deref());
+        let variants = plan.variants(video_codec);
         let (audio, audio_groups) = (plan.audio.descriptions(), plan.audio.groups());
         let subtitles: Vec<SubtitleRendition> = plan.subtitles.iter().map(|track| track.description.clone()).collect();
         let captions = plan.closed_captions();
@@ -87,6 +85,13 @@ impl Session {
             made_iframes: made_iframes.as_ref(),
         };
         playlist.render(grant).into()
+    }
+}
+
+impl Session {
+    /// The multivariant playlist with `grant` in every URI, and with `EXT-X-START` if the player accepts it there.
+    pub fn multivariant(&self, with_start: bool, grant: &str) -> Bytes {
+        self.plan.multivariant(self.video_codec().as_deref(), with_start, grant)
     }
 
     /// A media playlist with `grant` in every URI. That of an encoded rendition in fMP4 waits for a segment, which contains
@@ -128,7 +133,10 @@ impl Session {
     /// The I-frame playlist of frames that are made for the session, one for each segment. `init` is the init segment of one
     /// of them; of two requests at the same time the first counts, so that one is published.
     pub fn made_iframe_playlist(&self, made: MadeIFrames<'_>, init: Bytes, grant: &str) -> Bytes {
-        let init = self.made_iframe_init.get_or_init(|| init);
+        if self.made_iframe_init.set(init.clone()).is_ok() {
+            self.save();
+        }
+        let init = self.made_iframe_init.get().unwrap_or(&init);
         let grid = &made.rung.spec.grid;
         let iframes: Vec<IFrame> = (0..grid.len()).map(|segment| IFrame { segment, bytes: None }).collect();
         self.render_iframes((made.track, grid), init, &iframes, grant)
@@ -203,6 +211,7 @@ impl Session {
         let published = known.iter().find(|(other, _)| *other == id).map(|(_, published)| published.clone());
         Ok(published.unwrap_or_else(|| {
             known.push((id, init.clone()));
+            self.save();
             init
         }))
     }

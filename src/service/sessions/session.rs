@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::failure::{SessionFailure, failure_error, session_ended_error};
 use super::leases::{CurrentRung, SessionLeases};
 use super::lock;
+use super::record::{InitSegment, PublishedParts, SessionRecord, StoredBytes};
+use super::record_writer::RecordWriter;
 use crate::domain::cmaf::init_reader::split_init;
 use crate::domain::histogram::Histogram;
 use crate::domain::session::{SessionEvent, SessionState};
@@ -36,6 +38,8 @@ pub struct Session {
     pub plan: SessionPlan,
     pub started_at: Timestamp,
     created_at: Instant,
+    /// An earlier process of the server started it.
+    pub(super) is_resumed: bool,
     timeouts: SessionTimeouts,
     last_access: Mutex<(Instant, Timestamp)>,
     view: watch::Sender<SessionView>,
@@ -45,7 +49,30 @@ pub struct Session {
     /// The published init segment of its I-frames, if they are made.
     pub(super) made_iframe_init: OnceLock<Bytes>,
     renditions: Arc<Renditions>,
+    records: RecordWriter,
     stop: CancellationToken,
+}
+
+/// The id of a session, its owner and its age, which it keeps over restarts.
+pub(super) struct SessionIdentity {
+    pub(super) id: String,
+    pub(super) user_id: String,
+    pub(super) started_at: Timestamp,
+}
+
+impl SessionIdentity {
+    /// That of a session that starts now.
+    pub(super) fn new(user_id: &str) -> Self {
+        let id = format!("ts_{}", data_encoding::HEXLOWER.encode(&random_bytes::<16>()));
+        Self { id, user_id: user_id.to_owned(), started_at: Timestamp::now() }
+    }
+}
+
+/// The handles with which a session works.
+pub(super) struct SessionHandles {
+    pub(super) renditions: Arc<Renditions>,
+    pub(super) records: RecordWriter,
+    pub(super) stop: CancellationToken,
 }
 
 #[derive(Clone, Debug)]
@@ -79,30 +106,59 @@ pub(super) struct SessionTimeouts {
 
 impl Session {
     pub(super) fn new(
-        user_id: &str,
+        identity: SessionIdentity,
         plan: SessionPlan,
-        backend: BackendChoice,
-        lease: Arc<Lease>,
-        renditions: Arc<Renditions>,
+        (lease, backend): (Arc<Lease>, BackendChoice),
         timeouts: SessionTimeouts,
-        stop: CancellationToken,
+        handles: SessionHandles,
     ) -> Self {
         let leases = SessionLeases::new(plan.rungs.len(), plan.audio.renditions().len(), lease, backend);
         Self {
-            id: format!("ts_{}", data_encoding::HEXLOWER.encode(&random_bytes::<16>())),
-            user_id: user_id.to_owned(),
+            id: identity.id,
+            user_id: identity.user_id,
             plan,
-            started_at: Timestamp::now(),
+            started_at: identity.started_at,
             created_at: Instant::now(),
+            is_resumed: false,
             timeouts,
             last_access: Mutex::new((Instant::now(), Timestamp::now())),
             view: watch::Sender::new(SessionView { state: SessionState::Starting, failure: None, video_codec: None }),
             leases,
             encoded_inits: Mutex::default(),
             made_iframe_init: OnceLock::new(),
-            renditions,
-            stop,
+            renditions: handles.renditions,
+            records: handles.records,
+            stop: handles.stop,
         }
+    }
+
+    /// A session as it was when `published` was stored. Its next segment is made when a player requests it.
+    pub(super) fn with_published(self, published: PublishedParts) -> Self {
+        let PublishedParts { is_ready, video_codec, init_segments, iframe_init } = published;
+        let inits = init_segments.into_iter().map(|init| (init.rendition, init.bytes.0)).collect();
+        let state = if is_ready { SessionState::Paused } else { SessionState::Starting };
+        self.view.send_modify(|view| *view = SessionView { state, failure: None, video_codec });
+        let made_iframe_init = iframe_init.map_or_else(OnceLock::new, |init| OnceLock::from(init.0));
+        Self { is_resumed: true, encoded_inits: Mutex::new(inits), made_iframe_init, ..self }
+    }
+
+    /// The session as it is stored.
+    pub(super) fn to_record(&self) -> SessionRecord {
+        let view = self.view.borrow().clone();
+        let to_stored =
+            |(id, init): &(RenditionId, Bytes)| InitSegment { rendition: *id, bytes: StoredBytes(init.clone()) };
+        let published = PublishedParts {
+            is_ready: view.state.is_ready(),
+            video_codec: view.video_codec,
+            init_segments: lock(&self.encoded_inits).iter().map(to_stored).collect(),
+            iframe_init: self.made_iframe_init.get().cloned().map(StoredBytes),
+        };
+        SessionRecord::new(&self.user_id, self.started_at, &self.plan, published)
+    }
+
+    /// Stores what was published, in the background.
+    pub(super) fn save(&self) {
+        self.records.save(&self.id);
     }
 
     pub(super) fn age(&self) -> Duration {
@@ -114,7 +170,9 @@ impl Session {
         let first_segment = start_segment(&self.plan);
         let source = self.source();
         let first_video = async move { lease.segment(first_segment).await?.content.read_head(source).await };
-        let mut first_head = Some(Box::pin(async { tokio::join!(first_video, self.prepare_audio(first_segment)).0 }));
+        let first_head = async { tokio::join!(first_video, self.prepare_audio(first_segment)).0 };
+        // A resumed session was ready before.
+        let mut first_head = (!self.view.borrow().state.is_ready()).then(|| Box::pin(first_head));
         let mut current_rung = self.leases.watch_current();
         let mut progress = current_rung.borrow_and_update().progress.clone();
         // The current rung was released; another one becomes current as soon as it is requested.
@@ -175,7 +233,11 @@ impl Session {
                 self.leases.release_all();
             }
             self.view.send_modify(|view| view.state = state);
+            if event == SessionEvent::Ready {
+                self.save();
+            }
             if state == SessionState::Failed {
+                self.records.remove(&self.id);
                 // Its status can be requested until it is stopped or idle.
                 self.wait_until_stopped().await;
             }

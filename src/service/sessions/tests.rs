@@ -13,9 +13,12 @@ use crate::service::renditions::planner::{RenditionId, Rung, SessionAudio, Start
 use crate::service::renditions::sample_spec::sample_spec;
 
 mod audio;
+mod resume;
 
 struct Bench {
     folder: tempfile::TempDir,
+    config: Config,
+    store: Store,
     fake: FakeBackend,
     tasks: BackgroundTasks,
     renditions: Arc<Renditions>,
@@ -33,12 +36,17 @@ fn bench_with_segment_time(segment_time: Duration, configure: impl FnOnce(&mut C
     let mut config = Config::new(folder.path().join("state"), folder.path().join("cache"));
     config.limits.concurrent_jobs = 1;
     configure(&mut config);
+    let store = Store::open(&config.state).unwrap();
+    open_bench(folder, config, store, segment_time)
+}
+
+fn open_bench(folder: tempfile::TempDir, config: Config, store: Store, segment_time: Duration) -> Bench {
     let tasks = BackgroundTasks::default();
     let renditions = Renditions::open(&config, Isolation::None, None, tasks.clone()).unwrap();
-    let sessions = Sessions::new(&config, renditions.clone(), tasks.clone());
+    let sessions = Sessions::open(&config, store.clone(), renditions.clone(), tasks.clone()).unwrap();
     let fake = FakeBackend::with_segment_time(segment_time);
     renditions.backends.force(Arc::new(fake.clone()));
-    Bench { folder, fake, tasks, renditions, sessions }
+    Bench { folder, config, store, fake, tasks, renditions, sessions }
 }
 
 fn viewer(name: &str) -> Principal {
@@ -150,11 +158,10 @@ async fn an_ended_session_closes_its_file_at_once_and_still_answers() {
     // Long enough for the tasks of the session and of its run to return.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(count_descriptors(&media_file), 0, "a deleted file gives its space back");
-    let Ok(FoundSession::Ended(ended)) = bench.sessions.find(&viewer("a"), &id) else {
+    let Ok(KnownSession::Ended(ended)) = bench.sessions.find(&viewer("a"), &id) else {
         panic!("the ended session is remembered")
     };
     assert_eq!(ended.status.state, SessionState::Stopped);
-    assert_eq!(bench.sessions.find_live(&viewer("a"), &id).err().unwrap().code, Code::SessionEnded);
     assert_eq!(bench.sessions.find(&viewer("b"), &id).err().unwrap().code, Code::SessionNotFound);
     assert!(!bench.sessions.stop(&viewer("a"), &id).await.unwrap());
 }

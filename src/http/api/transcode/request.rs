@@ -162,6 +162,7 @@ impl StartBody {
                 is_adaptive: profile.abr.unwrap_or(false),
                 ..PlaybackRequest::default()
             },
+            earlier_choice: None,
         })
     }
 }

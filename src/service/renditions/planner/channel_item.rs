@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::burned_subtitles::{self, is_language};
 use super::rendition::{PlannedRendition, Policy, plan_rendition};
-use super::video_encode::{CodecChoice, EncodeLimits};
+use super::video_encode::{CodecChoice, EncodeLimits, FieldRate};
 use super::{DecidedItem, STEREO_KBPS, channel_copy, channel_tracks};
 use crate::domain::channel::{OutputSettings, WatermarkSettings};
 use crate::domain::codec::TargetCodec;
@@ -140,8 +140,11 @@ pub(super) fn needs_audio_encode(media: &Media, stream: u32, output: &OutputSett
 async fn plan_item(service: &Service, path: &str, output: &OutputSettings) -> Result<PlannedRendition> {
     let source = service.library.open(path).await?;
     let media = service.media.probe(&source).await?.media;
-    let limits =
-        EncodeLimits { max_height: output.max_height, max_bitrate_kbps: output.max_kbps, field_rate_client: None };
+    let limits = EncodeLimits {
+        max_height: output.max_height,
+        max_bitrate_kbps: output.max_kbps,
+        field_rate: FieldRate::FramePerPair,
+    };
     let (subtitle, sidecar) =
         burned_subtitles::choose_subtitles(service, &source, &media, &output.subtitle_languages).await;
     let request = PlaybackRequest {

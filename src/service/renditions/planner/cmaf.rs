@@ -3,7 +3,6 @@
 use super::audio_tracks::{plan_aac_tracks, plan_audio_tracks};
 use super::converted_copy::is_convertible;
 use super::rendition::{Policy, plan_rendition};
-use super::video_encode::CodecChoice;
 use super::{DecidedItem, SessionAudio, SessionRenditions, StartRequest, ladder};
 use crate::domain::grid::Grid;
 use crate::domain::playback::capabilities::{
@@ -84,8 +83,7 @@ async fn plan_for_client(
     };
     let tracks = SessionTracks { video: Some((video.stream, video.action)), audio: None };
     let item = DecidedItem { tracks, ..item.clone() };
-    let codec = CodecChoice::Preferred(&request.capabilities);
-    let policy = Policy { format: SegmentFormat::Fmp4, codec, ..policy };
+    let policy = Policy { format: SegmentFormat::Fmp4, codec: request.codec_choice(), ..policy };
     let Some(planned) = plan_rendition(service, item, policy, accepts_copy).await? else { return Ok(None) };
     if planned.spec.rendition.encodes_video() && video.action == TrackAction::Copy {
         let reason = match planned.changes_description {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::video_encode::{self, CodecChoice, EncodeLimits, plan_encode};
+use super::video_encode::{self, CodecChoice, EncodeLimits, FieldRate, plan_encode};
 use super::{STEREO_KBPS, SessionPlan};
 use crate::domain::cmaf::Color;
 use crate::domain::cmaf::entry::dolby_vision::Signalling;
@@ -201,9 +201,7 @@ pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Ar
     // All encoded rungs have one codec, because not every player changes it within a session.
     let mut codec = match video {
         VideoPlan::Encode(plan) => CodecChoice::Fixed(plan.codec),
-        VideoPlan::Copy { .. } if plan.format() == SegmentFormat::Fmp4 => {
-            CodecChoice::Preferred(&plan.request.capabilities)
-        }
+        VideoPlan::Copy { .. } if plan.format() == SegmentFormat::Fmp4 => plan.request.codec_choice(),
         VideoPlan::Copy { .. } => CodecChoice::Fixed(TargetCodec::H264),
     };
     let subtitle = &plan.request.playback.subtitle;
@@ -211,8 +209,8 @@ pub(super) async fn lower_rungs(service: &Service, plan: &SessionPlan, grid: &Ar
     let has_frame_per_field = matches!(video, VideoPlan::Encode(plan) if plan.has_frame_per_field);
     for rung_height in heights {
         let limits = plan.request.encode_limits();
-        let field_rate_client = limits.field_rate_client.filter(|_| has_frame_per_field);
-        let limits = EncodeLimits { max_height: Some(rung_height), field_rate_client, ..limits };
+        let field_rate = if has_frame_per_field { limits.field_rate } else { FieldRate::FramePerPair };
+        let limits = EncodeLimits { max_height: Some(rung_height), field_rate, ..limits };
         let video = plan_encode(service, &top.spec.media, stream, limits, subtitle, codec).await?;
         codec = CodecChoice::Fixed(video.codec);
         let rendition = Rendition {

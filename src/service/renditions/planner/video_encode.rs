@@ -25,9 +25,18 @@ pub(super) struct EncodeLimits<'a> {
     pub max_height: Option<u32>,
     /// Of video and audio together.
     pub max_bitrate_kbps: Option<u32>,
-    /// The client that gets a frame for each field of interlaced video, if it decodes them and this machine keeps up; None:
-    /// one frame for two fields.
-    pub field_rate_client: Option<&'a ClientCapabilities>,
+    pub field_rate: FieldRate<'a>,
+}
+
+/// How interlaced video is encoded.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FieldRate<'a> {
+    /// One frame for two fields.
+    FramePerPair,
+    /// A frame for each field.
+    FramePerField,
+    /// A frame for each field, if this client decodes them and this machine keeps up; otherwise one for two fields.
+    IfFastEnough(&'a ClientCapabilities),
 }
 
 /// How the codec of an encode is chosen.
@@ -54,7 +63,7 @@ pub(super) async fn plan_encode(
     let found = media.video_streams().find(|(stream, _)| stream.index == index);
     let (stream, video) = found.ok_or_else(|| Error::internal(format!("the chosen stream {index} is not video")))?;
     let (width, height) = target_size(video, limits.max_height);
-    let field_rate = field_rate(service, video, (width, height), limits.field_rate_client);
+    let field_rate = field_rate(service, video, (width, height), limits.field_rate);
     let frame_rate = field_rate.unwrap_or_else(|| target_rate(video));
     let encoder = choose_encoder(service, codec, (width, height), frame_rate).await;
     let unavailable = || Error::new(Code::TranscoderUnavailable, "no video encoder works on this machine");
@@ -103,20 +112,27 @@ async fn choose_encoder(
     }
 }
 
-/// The rate of the fields of interlaced video, if the client decodes H.264 with so many frames and one encode slot keeps up.
+/// The rate of the fields of interlaced video, if each becomes a frame: the client decodes H.264 with so many frames and one
+/// encode slot keeps up.
 fn field_rate(
     service: &Service,
     video: &Video,
     (width, height): (u32, u32),
-    client: Option<&ClientCapabilities>,
+    choice: FieldRate<'_>,
 ) -> Option<FrameRate> {
     let frame_rate = target_rate(video);
     let rate = FrameRate::new(frame_rate.num * 2, frame_rate.den)?;
     let fps = rate.as_f64();
     let cost = pixel_cost((width, height, fps), Some((video.width, video.height, frame_rate.as_f64())));
-    let is_decoded = || client.is_some_and(|client| client.decodes_h264((width, height), rate));
+    let is_chosen = || match choice {
+        FieldRate::FramePerPair => false,
+        FieldRate::FramePerField => true,
+        FieldRate::IfFastEnough(client) => {
+            client.decodes_h264((width, height), rate) && service.renditions.encode_slots().keeps_up_with(cost)
+        }
+    };
     let is_field_rate = video.is_interlaced && !video.has_variable_frame_rate && fps <= 60.0;
-    (is_field_rate && is_decoded() && service.renditions.encode_slots().keeps_up_with(cost)).then_some(rate)
+    (is_field_rate && is_chosen()).then_some(rate)
 }
 
 /// The encoded size: never larger than the display size, both sides even.

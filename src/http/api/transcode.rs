@@ -76,7 +76,7 @@ pub async fn start(service: Arc<Service>, mut call: Call) -> Result<Response> {
     ("wait" = Option<f64>, Query, description = "Seconds to hold the request, 0 to 20; default 10"),
     ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
     (status = 200, description = "The playlist, or the progress towards it", content((String = "application/vnd.apple.mpegurl"), (Preparing = "application/json"))),
-    (status = 400), (status = 404), (status = 410), (status = 500)))]
+    (status = 400), (status = 404), (status = 410), (status = 429), (status = 500), (status = 503)))]
 pub async fn index(service: Arc<Service>, call: Call) -> Result<Response> {
     let wait = match call.query("wait") {
         None => DEFAULT_HOLD_SECONDS,
@@ -116,7 +116,8 @@ pub(super) fn playlist_response(text: Bytes) -> Response {
     (status = 200, content((Vec<u8> = "video/mp2t"), (Vec<u8> = "video/mp4"), (Vec<u8> = "audio/mp4"), (String = "application/vnd.apple.mpegurl"), (String = "text/vtt"))),
     (status = 206, description = "The requested bytes of a segment in fMP4", content((Vec<u8> = "video/mp4"), (Vec<u8> = "audio/mp4"))),
     (status = 304), (status = 404), (status = 410),
-    (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"), (status = 500), (status = 504)))]
+    (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"), (status = 429), (status = 500),
+    (status = 503), (status = 504)))]
 pub async fn session_asset(service: Arc<Service>, call: Call) -> Result<Response> {
     let session = find_live(&service, &call).await?;
     session.ensure_live()?;
@@ -180,7 +181,7 @@ fn content_type(track: PlaylistTrack, format: SegmentFormat) -> &'static str {
 #[utoipa::path(get, path = "/api/stream/transcode/{sessionId}/status", params(
     ("sessionId" = String, Path),
     ("st" = Option<String>, Query, description = "Signed grant, instead of a bearer token")), responses(
-    (status = 200, body = StatusBody), (status = 404)))]
+    (status = 200, body = StatusBody), (status = 404), (status = 429), (status = 503)))]
 pub async fn status(service: Arc<Service>, call: Call) -> Result<Response> {
     let (user, id) = (call.user()?.clone(), call.params[0].clone());
     Ok(reply::json(&match service.find_session(&user, &id).await? {

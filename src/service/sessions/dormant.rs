@@ -159,7 +159,7 @@ impl SessionRegistry {
     }
 }
 
-/// Removes dormant sessions that nothing requests, until there are none.
+/// Removes dormant sessions that nothing requests, until none is left.
 async fn remove_idle(registry: Weak<Mutex<SessionRegistry>>, records: RecordWriter, idle: Duration) {
     loop {
         let next = {

@@ -24,7 +24,7 @@ enum PendingChange {
 }
 
 /// The changes that are not stored yet. One task writes them, one batch after the other, so that no removal is overtaken; it
-/// ends when there are none.
+/// ends when all are written.
 #[derive(Default)]
 struct PendingChanges {
     changes: BTreeMap<String, PendingChange>,

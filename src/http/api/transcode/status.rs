@@ -58,7 +58,8 @@ struct Diagnostics {
     decoder: Option<String>,
     /// The hardware that decodes the video to encode, e.g. `vaapi`; null if software does.
     hardware_decoder: Option<&'static str>,
-    /// The backend that makes the segments: `packager`, `gstreamer` or `ffmpeg`.
+    /// The backend that makes the segments: `packager`, `gstreamer` or `ffmpeg`. `none` if the session was live when the server
+    /// was stopped, and has ended since without continuing.
     pipeline: &'static str,
     /// Why this one was chosen.
     pipeline_reason: &'static str,

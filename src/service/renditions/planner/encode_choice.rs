@@ -8,7 +8,7 @@ use super::{SessionPlan, StartRequest};
 use crate::domain::codec::TargetCodec;
 use crate::domain::plan::{EncodeVideo, VideoPlan};
 
-/// What an earlier plan of the same session chose for its encoded video.
+/// The choice of an earlier plan of the same session for its encoded video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EncodeChoice {

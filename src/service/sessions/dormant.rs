@@ -72,14 +72,7 @@ impl Sessions {
             return Err(error.clone());
         }
         match resume.await {
-            Ok(session) => {
-                tracing::info!(
-                    session.id = session.id,
-                    media.path = session.plan.request.media_path,
-                    "session resumed"
-                );
-                Ok(())
-            }
+            Ok(_) => Ok(()),
             Err(ResumeError::Passing(error)) => {
                 tracing::warn!(session.id = dormant.id, %error, "session not resumed yet");
                 attempt.0 = Some((Instant::now(), error.clone()));

@@ -17,6 +17,7 @@ mod packaged;
 mod plain_client;
 mod preferred_encoders;
 mod renditions;
+mod restarts;
 mod seeks;
 mod sessions;
 mod surround;

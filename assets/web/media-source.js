@@ -3,7 +3,7 @@
 import { resolvePath } from "./api.js";
 
 /**
- * Plays `playback` in `media` from `position` seconds. `onFailure({ kind, status, detail })` is called at most once, when
+ * Plays `playback` in `media` from `position` seconds. `onFailure({ kind })` is called at most once, when
  * nothing more can be done here; `kind` is `unsupported`, `ended` (the session is gone) or `broken`.
  * Returns a function that detaches the element, and the session's renditions or null.
  */
@@ -12,8 +12,7 @@ export async function attach(media, playback, position, onFailure) {
   const failure = firstFailure(onFailure);
   const onerror = () => {
     if (!media.error) return;
-    const unsupported = media.error.code >= MediaError.MEDIA_ERR_DECODE;
-    failure.report({ kind: unsupported ? "unsupported" : "broken", detail: media.error.message });
+    failure.report({ kind: media.error.code >= MediaError.MEDIA_ERR_DECODE ? "unsupported" : "broken" });
   };
   if (playback.playbackMode === "direct") {
     media.addEventListener("error", onerror);
@@ -61,7 +60,7 @@ function seekWhenLoaded(media, position) {
  */
 export async function attachLive(media, url, { fromStart, onRenditions }, onFailure) {
   const failure = firstFailure(onFailure);
-  const onerror = () => media.error && failure.report({ kind: "broken", detail: media.error.message });
+  const onerror = () => media.error && failure.report({ kind: "broken" });
   const { detachPlaylist } = await attachPlaylist(media, url, fromStart ? 0 : -1, { fail: failure.report, onerror, onRenditions });
   return detacher(media, failure, onerror, detachPlaylist);
 }
@@ -100,7 +99,13 @@ async function attachPlaylist(media, url, position, { fail, onerror, onRendition
         maxTimeToFirstByteMs: 25_000,
         maxLoadTimeMs: 60_000,
         timeoutRetry: { maxNumRetry: 2, retryDelayMs: 0, maxRetryDelayMs: 0 },
-        errorRetry: { maxNumRetry: 3, retryDelayMs: 500, maxRetryDelayMs: 4_000 },
+        errorRetry: {
+          maxNumRetry: 3,
+          retryDelayMs: 500,
+          maxRetryDelayMs: 4_000,
+          // A server that does not answer may be starting again, and sessions continue then.
+          shouldRetry: (_, count, _isTimeout, response, retry) => (response?.code === 0 ? count < 8 : retry),
+        },
       },
     },
   });
@@ -110,14 +115,13 @@ async function attachPlaylist(media, url, position, { fail, onerror, onRendition
   hls.on(Hls.Events.ERROR, (_, data) => {
     if (data.details === Hls.ErrorDetails.FRAG_LOAD_ERROR) failedSegments[data.frag.type] += 1;
     if (!data.fatal && Math.max(failedSegments.main, failedSegments.audio) < MAX_FAILED_SEGMENTS) return;
-    const status = data.response?.code ?? 0;
     const isMediaError = data.type === Hls.ErrorTypes.MEDIA_ERROR;
     if (isMediaError && !hasRecovered && data.details !== Hls.ErrorDetails.MANIFEST_INCOMPATIBLE_CODECS_ERROR) {
       hasRecovered = true;
       hls.recoverMediaError();
     } else {
-      const isGone = status === 404 || status === 410;
-      fail({ kind: isMediaError ? "unsupported" : isGone ? "ended" : "broken", status, detail: data.details });
+      const isGone = [404, 410].includes(data.response?.code);
+      fail({ kind: isMediaError ? "unsupported" : isGone ? "ended" : "broken" });
     }
   });
   let renditions = description ? new Renditions(hls, Hls, media, description) : null;

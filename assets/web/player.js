@@ -341,7 +341,7 @@ class Player {
   }
 
   /** After a failure: tries conversion, MPEG-TS or a new session, otherwise shows the error. */
-  async recover({ kind, detail }) {
+  async recover({ kind }) {
     const position = this.restartPosition();
     if (kind === "unsupported" && !this.session && !this.options.forceTranscode) {
       this.options.forceTranscode = true;

@@ -133,6 +133,20 @@ export async function films(kit) {
     await waitUntilPlaying("video");
     await page.getByText(/Converting video/).waitFor({ state: "attached" });
   });
+  await step("film-while-the-server-is-away", async () => {
+    const [sessions, segments] = [sessionIds().length, /\/transcode\/ts_.*\.(m4s|ts)/];
+    let refused = 0;
+    await page.route(segments, (route) => {
+      refused += 1;
+      return route.abort("connectionrefused");
+    });
+    await seek("video", 40);
+    await waitUntil("segments are requested again", () => refused >= 6);
+    await page.unroute(segments);
+    await waitUntilPlaying("video", 40);
+    assert.equal(sessionIds().length, sessions, "within the session");
+    faults.splice(0, faults.length, ...faults.filter((fault) => !/ERR_CONNECTION_REFUSED/.test(fault)));
+  });
   await back();
   await waitUntil("every session is stopped", () => {
     const stops = requests.filter((line) => /^(DELETE|POST) .*\/transcode\/ts_[^/]+(\/stop.*)?$/.test(line));

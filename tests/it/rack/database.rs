@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::postgres_server::PostgresServer;
 use crate::kit::media;
-use crate::kit::response::expect_error;
+use crate::kit::response::{expect_error, expect_success, send_until_ready};
 
 /// Exit status of a server that another one has replaced.
 const REPLACED_EXIT_STATUS: i32 = 75;
@@ -252,6 +252,35 @@ async fn a_standby_takes_over_and_the_former_active_server_writes_nothing() {
     eprintln!("start and failover after kill -9: {took:?}");
     assert_eq!(third.position().await, 100);
     house.expect_dense_numbers();
+}
+
+#[tokio::test]
+async fn a_session_continues_on_the_server_that_takes_over() {
+    let Some(house) = House::start().await else { return };
+    let mut active = house.server("a");
+    active.wait_until_listening();
+    let body = json!({"mediaPath": house.film, "forceTranscode": true});
+    let start = active.client.post(format!("{}/api/stream/transcode/start", active.base)).json(&body);
+    let started = expect_success(send_until_ready(start.bearer_auth(&house.token)).await, 200).await;
+    let signed = started["signedPlaylistUrl"].as_str().unwrap().to_owned();
+    let fetch = async |server: &Server, name: &str| {
+        let url = format!("{}{}", server.base, signed.replace("index.m3u8", name));
+        let answer = send_until_ready(server.client.get(url)).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{name}");
+        answer.bytes().await.unwrap()
+    };
+    let before = [fetch(&active, "index.m3u8").await, fetch(&active, "v0.m3u8").await];
+    let stored = "SELECT count(*) FROM hearthcast_record WHERE tree = 'sessions' AND json LIKE '%\"isReady\":true%'";
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while house.database.sql(stored) != "1" {
+        assert!(Instant::now() < deadline, "the session is stored");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    active.kill();
+    let mut standby = house.server("b");
+    standby.wait_until_listening();
+    assert!(!fetch(&standby, "v0-00000.ts").await.is_empty());
+    assert_eq!([fetch(&standby, "index.m3u8").await, fetch(&standby, "v0.m3u8").await], before);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
-use crate::config::{Config, DatabaseAddress};
+use crate::config::Config;
 use crate::domain::ssdp;
 use crate::error::{Error, Result};
 use crate::http;
@@ -23,11 +24,13 @@ use crate::service::{
 use crate::store::Store;
 
 pub mod health_check;
+mod standby;
 pub mod supervision;
 mod systemd;
 #[cfg(feature = "otlp")]
 mod trace_export;
 
+use standby::Forwarding;
 use supervision::{Reloader, supervise};
 
 /// Between two checks whether the catalogue has read everything.
@@ -42,41 +45,35 @@ const MIN_TRIM_INTERVAL: Duration = Duration::from_secs(60);
 const TASK_TIMEOUT: Duration = Duration::from_secs(2);
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves until `stop` resolves. Prints one line to standard output when it is ready.
+/// Serves until `stop` resolves. Prints one line to standard output when it is ready, and one when it is the standby of a database.
 ///
 /// # Errors
 /// When it cannot start: the port is in use, or a root or the state folder cannot be opened.
 pub async fn run(config: Config, reloader: Reloader, stop: impl Future<Output = ()>) -> Result<()> {
-    // A standby does not listen, so that a proxy sends it nothing.
-    let store = match config.database.is_some() {
-        true => Some(wait_as_standby(&config).await?),
-        false => None,
-    };
-    // Without a database, the port comes first: a second server must fail before it touches any state.
+    // The port comes first: a second server on it must fail before it touches any state.
     let listener = bind(config.listen).await?;
     let file = config.state.join("setup-code");
     let welcome = |_: &Arc<Service>, address: SocketAddr, code: Option<&str>| {
-        // Standard output has only the one line, for programs; this is for people.
+        // Standard output has only lines for programs; this is for people.
         if let Some(code) = code {
             eprintln!("set-up code: {code} (valid for 24 h, also in {})", file.display());
             eprintln!("set up at http://{address}/#/setup?code={code}");
         }
     };
-    serve_on(listener, config, store, welcome, Some(reloader), stop).await
-}
-
-/// Opens the state in PostgreSQL once no other server is the active one.
-async fn wait_as_standby(config: &Config) -> Result<Store> {
-    let (state, database) = (config.state.clone(), config.database.clone());
-    // The service manager must not end a standby because it takes long to start.
-    systemd::notify_ready("standby, unless no other server is active");
-    let opening = tokio::task::spawn_blocking(move || {
-        Store::open_configured(&state, database.as_ref().map(DatabaseAddress::as_str), true)
-    });
-    tokio::select! {
-        opened = opening => opened.map_err(Error::internal)?,
-        () = systemd::feed_watchdog(|| std::future::ready(())) => Err(Error::internal("the watchdog has ended")),
+    if config.database.is_none() {
+        return serve_on(listener, config, None, welcome, Some(reloader), stop).await;
     }
+    let mut stop = pin!(stop);
+    let (forwarding, socket) = Forwarding::start(&config, listener)?;
+    let opened = tokio::select! {
+        opened = forwarding.open_store(&config) => opened?,
+        () = &mut stop => {
+            systemd::notify_stopping();
+            return forwarding.finish().await;
+        }
+    };
+    let listener = TcpListener::from_std(socket).map_err(Error::internal)?;
+    serve_on(listener, config, Some((opened, forwarding)), welcome, Some(reloader), stop).await
 }
 
 /// Runs the server on a bound port. `welcome` receives the service, the address and, while there is no admin, the set-up
@@ -94,20 +91,20 @@ pub async fn run_on(
     serve_on(listener, config, None, welcome, reloader, stop).await
 }
 
-/// As [`run_on`], over a state that is open, if there is one.
+/// As [`run_on`]; after a wait as standby over the state that was opened, and in place of the forwarding part.
 async fn serve_on(
     listener: TcpListener,
     config: Config,
-    store: Option<Store>,
+    standby: Option<(Store, Forwarding)>,
     welcome: impl FnOnce(&Arc<Service>, SocketAddr, Option<&str>),
     reloader: Option<Reloader>,
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
     let address = listener.local_addr().map_err(Error::internal)?;
     systemd::notify_status("opening the state and the library");
-    let service = match store {
-        Some(store) => Service::open_on(config, store)?,
-        None => Service::open(config)?,
+    let (service, mut forwarding) = match standby {
+        Some((store, forwarding)) => (Service::open_on(config, store)?, Some(forwarding)),
+        None => (Service::open(config)?, None),
     };
     #[cfg(feature = "otlp")]
     trace_export::start(&service)?;
@@ -142,15 +139,25 @@ async fn serve_on(
         service.tasks.spawn(supervise(service.clone(), address, playback_ready, reloader));
     }
 
+    if let Some(forwarding) = &mut forwarding {
+        forwarding.hand_over();
+    }
     let closing_service = service.clone();
-    let stop = async move {
+    let stop = async {
         stop.await;
         tracing::info!("stopping");
         systemd::notify_stopping();
+        if let Some(forwarding) = &mut forwarding {
+            forwarding.request_stop();
+        }
         closing_service.events.close();
         closing_service.live_channels.close();
     };
     http::serve(service.clone(), listener, stop).await?;
+    if let Some(forwarding) = forwarding {
+        // Its connections were closed at the same time as the server's.
+        let _ = tokio::time::timeout(TASK_TIMEOUT, forwarding.finish()).await;
+    }
     if tokio::time::timeout(TASK_TIMEOUT, service.shutdown()).await.is_err() {
         tracing::warn!("background tasks did not end within {} s", TASK_TIMEOUT.as_secs());
     }

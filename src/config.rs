@@ -29,6 +29,8 @@ pub struct Config {
     /// The PostgreSQL database that has the state, if `state` is an address; the folder is then a copy of it.
     #[serde(skip)]
     pub database: Option<DatabaseAddress>,
+    /// Where the other servers of the database reach this one, `http://host:port`; found by itself if unset.
+    pub peer_address: Option<String>,
     /// Folder of the segments spilled to disk, and of artwork.
     pub cache: PathBuf,
     #[serde(deserialize_with = "sources::roots")]
@@ -241,6 +243,7 @@ impl Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
             state,
             database: None,
+            peer_address: None,
             cache,
             roots: Vec::new(),
             recordings: None,

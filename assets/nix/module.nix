@@ -54,6 +54,7 @@ let
       trusted_proxies = setting (lib.types.listOf lib.types.str) "Proxies whose X-Forwarded-For is trusted.";
       hdhomerun = setting lib.types.bool "Whether channels are also a network tuner.";
       find_marks = setting lib.types.bool "Whether intros and credits are looked for.";
+      peer_address = setting lib.types.str "Where the other servers of a PostgreSQL database reach this one.";
       queue = setting lib.types.str "The NATS server through which workers on other machines get work.";
       segments = setting lib.types.str "A store of encoded segments that servers share, s3://bucket/prefix.";
       segments_endpoint = setting lib.types.str "Address of an S3-compatible server other than AWS.";

@@ -1,10 +1,12 @@
 //! A health check from outside: whether a server answers a request at an address. For readiness and `hearthcast health`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use super::standby::reachable_address;
 
 /// How long the answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,16 +36,6 @@ async fn read_status(address: SocketAddr) -> std::io::Result<Vec<u8>> {
     let mut status = vec![0; HEALTHY.len()];
     connection.read_exact(&mut status).await?;
     Ok(status)
-}
-
-/// Where this machine reaches a server that listens on `listen`: on loopback, if it listens on all addresses.
-fn reachable_address(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listen.port())
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ impl Config {
             errors
                 .push(missing_feature("state is a database, but this program was built without PostgreSQL", "cluster"));
         }
+        errors.extend(self.peer_address.as_deref().and_then(peer_error));
         errors.extend(self.otlp_endpoint.as_deref().and_then(otlp_error));
         if self.hdhomerun_token_file.is_some() && !self.hdhomerun {
             errors.push("hdhomerun_token_file requires hdhomerun = true".to_owned());
@@ -104,6 +105,12 @@ fn queue_error(address: &str) -> Option<String> {
     let is_address =
         ["nats://", "tls://"].iter().any(|scheme| address.strip_prefix(scheme).is_some_and(|host| !host.is_empty()));
     (!is_address).then(|| "queue must be an address such as nats://127.0.0.1:4222".to_owned())
+}
+
+/// Why the address of this server among those of a database is not accepted.
+fn peer_error(address: &str) -> Option<String> {
+    let is_address = address.starts_with("http://") && is_origin(address);
+    (!is_address).then(|| format!("peer_address is {address:?}; it must be an address such as http://10.0.0.2:8470"))
 }
 
 /// Why the address of a collector is not accepted.

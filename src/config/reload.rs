@@ -54,6 +54,7 @@ pub fn merge(current: &Config, loaded: &Config) -> (Config, ConfigChange) {
             listen "listen"
             state "state"
             database "state"
+            peer_address "peer_address"
             cache "cache"
             roots "roots"
             recordings "recordings"

@@ -48,7 +48,7 @@ const SETTING_VARIABLES: [(VariableKind, &str); 5] = [
     (
         VariableKind::Text,
         "listen state cache recordings backend isolation hevc_encoder av1_encoder public_base_url ffmpeg subtitle_font \
-         hdhomerun_token_file queue segments segments_endpoint segments_region segments_credentials_file otlp_endpoint",
+         hdhomerun_token_file peer_address queue segments segments_endpoint segments_region segments_credentials_file otlp_endpoint",
     ),
     (VariableKind::Number, "segment_seconds subtitle_size_percent"),
     (VariableKind::Boolean, "hdhomerun find_marks"),

@@ -40,6 +40,7 @@ pub mod codec;
 pub mod ebml;
 pub mod encode_slots;
 pub mod external;
+pub mod forwarded_client;
 pub mod g711;
 pub mod grid;
 pub mod guide;

@@ -3,7 +3,7 @@
 //! A grant has the form `<exp>.<subject>.<sig>`: ten digits of unix seconds, the login it belongs to, and 43 characters of
 //! base64url. It covers one resource, such as `stream/transcode/ts_…` or `stream/file:<path>`.
 
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
@@ -16,6 +16,12 @@ const LEEWAY_SECONDS: i64 = 30;
 pub const MAX_LIFE_SECONDS: i64 = 7 * 86_400;
 
 const MAX_GRANT_BYTES: usize = 256;
+
+/// Parses keys in hexadecimal digits, a line each; `None` when a line has other content.
+pub fn parse_keys(text: &str) -> Option<Vec<SigningKey>> {
+    let lines = text.lines().filter(|line| !line.is_empty());
+    lines.map(|line| HEXLOWER.decode(line.trim().as_bytes()).ok()?.try_into().ok()).collect()
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureError {
@@ -92,7 +98,7 @@ const MAX_PARAMETER_BYTES: usize = 128;
 
 /// The name of a key in signed addresses: it identifies the key and reveals nothing of it.
 fn key_name(key: &SigningKey) -> String {
-    data_encoding::HEXLOWER.encode(&Sha256::digest(key)[..4])
+    HEXLOWER.encode(&Sha256::digest(key)[..4])
 }
 
 /// Signs an address of `resource` for `subject`, valid until `exp` (unix seconds).

@@ -17,10 +17,13 @@ use warp::reply::Response;
 use super::call::Call;
 use super::cors::Cors;
 use super::endpoint::Endpoint;
+use super::forward::{AUTHENTICATED_CLIENT, CLIENT_HEADER};
 use super::route_class::route_class;
 use super::server::{ConnectionSlot, RequestBody, RequestInfo};
 use super::urls::ResourceUrls;
 use super::{decode, reply, urls};
+use crate::config::Config;
+use crate::domain::forwarded_client::SignedRequest;
 use crate::domain::trace::TraceContext;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
@@ -65,26 +68,35 @@ impl Dispatcher {
     }
 
     /// Handles a request. Every error response has the JSON error body (`{error, code, …}`).
-    pub async fn respond(self: Arc<Self>, request: RequestParts) -> Response {
+    pub async fn respond(self: Arc<Self>, mut request: RequestParts) -> Response {
         let started = Instant::now();
+        self.take_forwarded_client(&mut request);
         let (info, method) = (request.info.clone(), request.method.clone());
-        let cors = Cors::new(&self.service.config.allowed_origins);
-        let origin = cors.allowed_origin(&request.headers);
+        let request_headers = request.headers.clone();
         let slot = request.slot.clone();
         let mut span = ActiveSpan::of_request(trace_parent(&request.headers), || method.to_string());
         let (route, result) = self.route_request(request, span.context()).await;
         let mut response = result.unwrap_or_else(|error| reply::error(error, &info));
 
-        let headers = response.headers_mut();
-        headers.insert(API_VERSION.0, API_VERSION.1);
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        cors.add_headers(origin, headers);
+        add_common_headers(&self.service.config, &request_headers, response.headers_mut());
         let class = route_class(route);
         self.service.traffic.count_response(class, response.status().as_u16());
         slot.count_sent_bytes_in(self.service.traffic.sent_bytes(class));
         complete_span(&mut span, &info, &method, route, response.status());
         log_request(&info, &method, route, response.status(), started);
         response
+    }
+
+    /// Takes the client's address from a standby that passed the request on. Without its signature the header has no effect.
+    fn take_forwarded_client(&self, request: &mut RequestParts) {
+        let RequestParts { method, path, query, headers, .. } = &*request;
+        let Some(header) = headers.get(CLIENT_HEADER).and_then(|header| header.to_str().ok()) else { return };
+        let signed = SignedRequest { method: method.as_str(), path, query };
+        if let Some(client) = self.service.accounts.forwarded_client(header, signed) {
+            request.info.remote = client;
+            request.info.is_forwarded = true;
+            request.slot.mark_standby();
+        }
     }
 
     async fn route_request(
@@ -127,7 +139,12 @@ impl Dispatcher {
         if let Err(error) = admission.await {
             return (endpoint.path, Err(error));
         }
-        (endpoint.path, self.run_handler(endpoint, call, trace).await)
+        let has_credentials = call.info.is_forwarded && call.principal.is_some();
+        let mut result = self.run_handler(endpoint, call, trace).await;
+        if has_credentials && let Ok(response) = &mut result {
+            response.headers_mut().insert(CLIENT_HEADER, AUTHENTICATED_CLIENT);
+        }
+        (endpoint.path, result)
     }
 
     /// The endpoint of a request, with the raw values of its path's `{…}` parts. Fixed parts win over these.
@@ -192,6 +209,14 @@ impl Dispatcher {
         tasks.spawn_on(bounded(handler_future, info), &self.main_runtime);
         tasks.join_next().await.expect("one task was spawned").unwrap_or_else(|cause| Err(Error::internal(cause)))
     }
+}
+
+/// Adds the headers that each response has.
+pub fn add_common_headers(config: &Config, request: &HeaderMap, response: &mut HeaderMap) {
+    response.insert(API_VERSION.0, API_VERSION.1);
+    response.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let cors = Cors::new(&config.allowed_origins);
+    cors.add_headers(cors.allowed_origin(request), response);
 }
 
 /// The span of a client that takes part in a trace (W3C Trace Context).

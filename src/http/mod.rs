@@ -20,6 +20,7 @@ mod cors;
 mod decode;
 mod dispatch;
 pub mod endpoint;
+pub mod forward;
 mod metrics_text;
 pub mod openapi;
 pub mod reply;

@@ -4,14 +4,15 @@
 //! A change is first committed in the database, then written to the files of the copy as without a database, then
 //! acknowledged. So the copy is never ahead of the database; it catches up when it is opened.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::batch::Edit;
 use super::draft::Draft;
 use super::recover::{self, RecoveredState};
 use super::tree::Tree;
-use super::{COPY_FILE, journal, open_error, quarantine, secret, tail};
+use super::{COPY_FILE, DatabaseStatus, Standby, journal, open_error, quarantine, secret, tail};
 use crate::error::{Code, Error, Result};
 
 mod connection;
@@ -21,9 +22,18 @@ mod schema;
 use connection::ConnectError;
 pub use connection::Session;
 pub use remote_journal::RemoteJournal;
+use schema::Head;
 
 /// Pause between two attempts of a standby to become the active server.
-const STANDBY_INTERVAL: Duration = Duration::from_millis(500);
+const STANDBY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval at which a standby refreshes its copy, and the changes for which that is not worth the work.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
+const MIN_REFRESHED_CHANGES: u64 = 1000;
+
+/// Length of the tail of a standby's copy from which it is made again, because only an active server shortens it; its journal may
+/// have this and four times its content.
+const MAX_STANDBY_BYTES: u64 = 64 << 20;
 
 /// File of the signing keys, which all servers of a database share.
 const KEYS_FILE: &str = "signing-keys";
@@ -36,16 +46,16 @@ pub struct OpenedCopy {
     pub remote: RemoteJournal,
 }
 
-/// Connects to the database and becomes its active server. Must be called outside of a runtime. With `waits_as_standby` it
-/// waits as long as another server is active or the database cannot be reached.
+/// Connects to the database and becomes its active server. Must be called outside of a runtime. With `standby` it waits as
+/// long as another server is active or the database cannot be reached; `dir` has the copy.
 ///
 /// # Errors
 /// `CONFLICT` when another server is active; `INTERNAL` when the database cannot be used.
-pub fn become_active(address: &str, waits_as_standby: bool) -> Result<Session> {
+pub fn become_active(dir: &Path, address: &str, standby: Option<&Standby>) -> Result<Session> {
     let mut last_reason = String::new();
     loop {
         let reason = match Session::connect(address) {
-            Ok(mut session) => match wait_for_lock(&mut session, waits_as_standby, &mut last_reason) {
+            Ok(mut session) => match wait_for_lock(dir, &mut session, standby, &mut last_reason) {
                 Ok(true) => return Ok(session),
                 Ok(false) => {
                     let message = "the database is in use by a running server";
@@ -53,7 +63,7 @@ pub fn become_active(address: &str, waits_as_standby: bool) -> Result<Session> {
                 }
                 Err(cause) => cause,
             },
-            Err(ConnectError::Unreachable(cause)) if waits_as_standby => cause,
+            Err(ConnectError::Unreachable(cause)) if standby.is_some() => cause,
             Err(cause) => return Err(Error::internal(format!("the state in PostgreSQL cannot be opened: {cause}"))),
         };
         log_once(&mut last_reason, format!("waiting for the database: {reason}"));
@@ -62,15 +72,59 @@ pub fn become_active(address: &str, waits_as_standby: bool) -> Result<Session> {
 }
 
 /// Takes the lock; returns whether it was free.
-fn wait_for_lock(session: &mut Session, waits: bool, last_reason: &mut String) -> std::result::Result<bool, String> {
+fn wait_for_lock(
+    dir: &Path,
+    session: &mut Session,
+    standby: Option<&Standby>,
+    last_reason: &mut String,
+) -> std::result::Result<bool, String> {
+    let mut refreshed_at: Option<Instant> = None;
     while !session.try_lock()? {
-        if !waits {
-            return Ok(false);
-        }
+        let Some(standby) = standby else { return Ok(false) };
         log_once(last_reason, "standby: another server is the active one of this database".to_owned());
+        let mut head = session.head()?;
+        (standby.notify)(DatabaseStatus {
+            is_active: false,
+            active_address: head.active_address.take(),
+            signing_keys: head.signing_keys.clone(),
+        });
+        if refreshed_at.is_none_or(|at| at.elapsed() >= REFRESH_INTERVAL) {
+            // Without it, the copy is made when this server takes over.
+            if let Err(error) = refresh_copy(dir, session, &head) {
+                tracing::error!(%error, "the copy of the database could not be made");
+            }
+            refreshed_at = Some(Instant::now());
+        }
         std::thread::sleep(STANDBY_INTERVAL);
     }
+    if let Some(standby) = standby {
+        let head = session.head()?;
+        (standby.notify)(DatabaseStatus { is_active: true, active_address: None, signing_keys: head.signing_keys });
+    }
     Ok(true)
+}
+
+/// Keeps the copy of a standby so new that it soon has the rest when this server takes over. It only reads from the database.
+fn refresh_copy(dir: &Path, session: &mut Session, head: &Head) -> Result<()> {
+    let to_error = |cause: std::io::Error| open_error(dir, cause);
+    let copied_state = secret::read(&dir.join(COPY_FILE)).map_err(to_error)?;
+    if copied_state.is_none() && has_state(dir) {
+        return Err(own_state_error(dir));
+    }
+    if copied_state.is_some_and(|id| id.trim() == head.state_id) {
+        let journal = journal::read(&dir.join("journal"));
+        let last_number = journal.map_or(0, |found| found.map_or(0, |found| found.last_number));
+        if (last_number..last_number + MIN_REFRESHED_CHANGES).contains(&head.last_number) {
+            return Ok(());
+        }
+        if let Some((recovered, missing)) = try_copy(dir, session, head.last_number)?
+            && recovered.journal.len < MAX_STANDBY_BYTES + 4 * recovered.live_bytes
+            && recovered.tail.file.len < MAX_STANDBY_BYTES
+        {
+            return recovered.append_changes(&missing).map_err(to_error);
+        }
+    }
+    make_copy(dir, session, &head.state_id)
 }
 
 /// Logs why a server waits, unless it is the same reason as before.
@@ -85,20 +139,17 @@ fn log_once(last_reason: &mut String, reason: String) {
 ///
 /// # Errors
 /// `CONFLICT` when the folder has a state of its own; `INTERNAL` naming what cannot be read or written.
-pub fn open_copy(dir: &Path, mut session: Session) -> Result<OpenedCopy> {
+pub fn open_copy(dir: &Path, mut session: Session, standby: Option<&Standby>) -> Result<OpenedCopy> {
     let to_error = |cause: std::io::Error| open_error(dir, cause);
     let copy_file = dir.join(COPY_FILE);
     let copied_state = secret::read(&copy_file).map_err(to_error)?;
     if copied_state.is_none() && has_state(dir) {
-        let message = format!(
-            "{} has a state of its own: `hearthcast export` it without the database, then `hearthcast import` it into the \
-             database with another, empty folder",
-            dir.display()
-        );
-        return Err(Error::new(Code::Conflict, message));
+        return Err(own_state_error(dir));
     }
+    let address = standby.map(|standby| own_address(&mut session, standby)).transpose();
+    let address = address.map_err(|cause| open_error(dir, cause))?;
     // The epoch begins first: from then on the former active server commits nothing.
-    let epoch = session.begin_epoch().map_err(|cause| open_error(dir, cause))?;
+    let epoch = session.begin_epoch(address.as_deref()).map_err(|cause| open_error(dir, cause))?;
     let head = session.head().map_err(|cause| open_error(dir, cause))?;
     secret::write(&dir.join(KEYS_FILE), &head.signing_keys).map_err(to_error)?;
     let is_same = copied_state.is_some_and(|id| id.trim() == head.state_id);
@@ -106,14 +157,47 @@ pub fn open_copy(dir: &Path, mut session: Session) -> Result<OpenedCopy> {
         let remote = RemoteJournal::new(session, epoch);
         return Ok(OpenedCopy { recovered, missing, last_number: head.last_number, remote });
     }
-    tracing::info!(state = %dir.display(), "the copy of the database is made again");
-    // Until the copy is complete, the file names no state.
-    secret::write(&copy_file, "incomplete\n").map_err(to_error)?;
-    rebuild(dir, &mut session)?;
-    secret::write(&copy_file, &format!("{}\n", head.state_id)).map_err(to_error)?;
+    make_copy(dir, &mut session, &head.state_id)?;
     let recovered = recover::open(dir)?;
     let remote = RemoteJournal::new(session, epoch);
     Ok(OpenedCopy { recovered, missing: Vec::new(), last_number: head.last_number, remote })
+}
+
+/// Where the other servers of the database reach this one: as configured, otherwise the address it listens on, otherwise that of
+/// its connection to the database.
+fn own_address(session: &mut Session, standby: &Standby) -> std::result::Result<String, String> {
+    if let Some(address) = &standby.peer_address {
+        return Ok(address.trim_end_matches('/').to_owned());
+    }
+    let loopback = || match standby.listen.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+    };
+    let ip = match standby.listen.ip() {
+        any if any.is_unspecified() => session.client_ip()?.filter(|ip| !ip.is_loopback()).unwrap_or_else(loopback),
+        one => one,
+    };
+    Ok(format!("http://{}", SocketAddr::new(ip, standby.listen.port())))
+}
+
+fn own_state_error(dir: &Path) -> Error {
+    let message = format!(
+        "{} has a state of its own: `hearthcast export` it without the database, then `hearthcast import` it into the \
+         database with another, empty folder",
+        dir.display()
+    );
+    Error::new(Code::Conflict, message)
+}
+
+/// Makes the copy again from the records of the database.
+fn make_copy(dir: &Path, session: &mut Session, state_id: &str) -> Result<()> {
+    let to_error = |cause: std::io::Error| open_error(dir, cause);
+    let copy_file = dir.join(COPY_FILE);
+    tracing::info!(state = %dir.display(), "the copy of the database is made again");
+    // Until the copy is complete, the file names no state.
+    secret::write(&copy_file, "incomplete\n").map_err(to_error)?;
+    rebuild(dir, session)?;
+    secret::write(&copy_file, &format!("{state_id}\n")).map_err(to_error)
 }
 
 /// Opens the copy with the changes that it lacks; `None` when it cannot catch up.
@@ -199,7 +283,7 @@ pub fn replace_all(
     keys: Option<&str>,
     records: impl Iterator<Item = std::result::Result<(Tree, String, Vec<u8>), String>>,
 ) -> Result<u64> {
-    let mut session = become_active(address, false)?;
+    let mut session = become_active(Path::new(""), address, None)?;
     if !replace && session.has_records().map_err(database_error)? {
         let message = "the database already contains a state: use --replace to replace it";
         return Err(Error::new(Code::Conflict, message));

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "the state folder is the program's own")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use std::thread::JoinHandle;
@@ -58,6 +59,26 @@ const COPY_FILE: &str = "database";
 /// Length below which a journal is never compacted, bytes.
 const COMPACT_FROM_BYTES: u64 = 16 << 20;
 
+/// The servers of a database, as one of them sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseStatus {
+    /// Whether this server is the active one; it opens its state then.
+    pub is_active: bool,
+    /// Where another active server is reached, if it listens.
+    pub active_address: Option<String>,
+    /// The signing keys of all its servers, a line each.
+    pub signing_keys: String,
+}
+
+/// How a server waits until it is the active one of a database.
+pub struct Standby {
+    pub listen: SocketAddr,
+    /// Where other servers reach this one, unless it is found by itself.
+    pub peer_address: Option<String>,
+    /// Called several times a second while another server is active, and once when this one is.
+    pub notify: Box<dyn Fn(DatabaseStatus) + Send + Sync>,
+}
+
 /// The persistent state of one server. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
 pub struct Store {
@@ -113,20 +134,37 @@ impl Store {
     }
 
     /// Opens the configured state: that of the folder, or with `database` that of PostgreSQL, whose copy the folder is. With
-    /// `waits`, it waits at most 2 s for the lock of the folder, and as a standby as long as another server is active.
+    /// `waits`, it waits at most 2 s for the lock of the folder.
     ///
     /// # Errors
     /// As [`Self::open`]; `CONFLICT` when another server is active, or when the folder belongs to another state.
     pub fn open_configured(dir: &Path, database: Option<&str>, waits: bool) -> Result<Self> {
-        let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
         let lock_timeout = if waits { LOCK_TIMEOUT } else { Duration::ZERO };
-        let Some(address) = database else { return Self::open_with_timeout(dir, sizes, lock_timeout) };
+        match database {
+            Some(address) => Self::open_database(dir, address, lock_timeout, None),
+            None => {
+                let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
+                Self::open_with_timeout(dir, sizes, lock_timeout)
+            }
+        }
+    }
+
+    /// Opens the state in PostgreSQL, whose copy the folder is, once no other server is active.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; `CONFLICT` when the folder belongs to another state.
+    pub fn open_as_standby(dir: &Path, database: &str, standby: &Standby) -> Result<Self> {
+        Self::open_database(dir, database, LOCK_TIMEOUT, Some(standby))
+    }
+
+    fn open_database(dir: &Path, address: &str, lock_timeout: Duration, standby: Option<&Standby>) -> Result<Self> {
+        let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
         let open = || {
-            let session = database::become_active(address, waits)?;
             permissions::secure_folder(dir)?;
             let lock = StateLock::acquire(dir, lock_timeout)?;
+            let session = database::become_active(dir, address, standby)?;
             let database::OpenedCopy { recovered, missing, last_number, remote: journal } =
-                database::open_copy(dir, session)?;
+                database::open_copy(dir, session, standby)?;
             let remote = commit::RemoteState { journal, missing, last_number };
             Self::start(dir, sizes, lock, recovered, Some(remote))
         };

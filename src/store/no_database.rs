@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
+use super::Standby;
 use super::batch::Edit;
 use super::commit::CommitError;
 use super::recover::RecoveredState;
@@ -43,11 +44,11 @@ impl RemoteJournal {
     }
 }
 
-pub fn become_active(_address: &str, _waits_as_standby: bool) -> Result<Session> {
+pub fn become_active(_dir: &Path, _address: &str, _standby: Option<&Standby>) -> Result<Session> {
     Err(unsupported_error())
 }
 
-pub fn open_copy(_dir: &Path, session: Session) -> Result<OpenedCopy> {
+pub fn open_copy(_dir: &Path, session: Session, _standby: Option<&Standby>) -> Result<OpenedCopy> {
     match session {}
 }
 

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::appender::Appender;
+use super::batch::Edit;
 use super::disk_space::free_bytes;
 use super::index::{Index, IndexContents, IndexError, LAST_NUMBER_KEY};
 use super::journal::{self, JournalContents, JournalError};
@@ -37,6 +38,21 @@ pub struct RecoveredState {
     pub live_bytes: u64,
     /// Records without a readable copy, as `tree/key`: they no longer exist.
     pub lost_records: Vec<String>,
+}
+
+impl RecoveredState {
+    /// Writes changes that follow the last one to journal and tail. The index gets them when the state is opened again.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn append_changes(mut self, changes: &[Edit]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for (edit, number) in changes.iter().zip(self.last_number + 1..) {
+            journal::write_change(&mut lines, number, std::slice::from_ref(edit));
+        }
+        self.journal.append(&lines)?;
+        self.tail.file.append(&lines)
+    }
 }
 
 /// Opens the state in `dir` and repairs it. The caller must have its lock.

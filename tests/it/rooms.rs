@@ -50,7 +50,7 @@ const COMMON_CRATES: [&str; 9] =
     ["std", "blake3", "bytes", "data_encoding", "jiff", "serde", "serde_json", "thiserror", "tracing"];
 
 /// The rooms that may use each other crate. A crate in neither list is refused, so that a new one gets a room.
-const CRATE_ROOMS: [(&str, &[&str]); 57] = [
+const CRATE_ROOMS: [(&str, &[&str]); 58] = [
     ("argon2", &["service"]),
     ("async_nats", &["engine"]),
     ("tokio_postgres", &["store"]),
@@ -75,6 +75,7 @@ const CRATE_ROOMS: [(&str, &[&str]); 57] = [
     ("http_body", &["http"]),
     ("httpdate", &["http"]),
     ("hyper", &["http"]),
+    ("hyper_util", &["http"]),
     ("inotify", &["engine"]),
     ("itoa", &["http"]),
     ("landlock", &["engine"]),

@@ -105,6 +105,17 @@ fn a_collector_needs_an_address_and_a_build_with_traces() {
 }
 
 #[test]
+fn a_peer_address_has_a_host_and_no_path() {
+    let (_dir, flags) = config_file("state = \"/s\"");
+    for (address, is_valid) in
+        [("http://10.0.0.2:8470", true), ("http://[fd00::1]:80", true), ("https://a", false), ("http://a/b", false)]
+    {
+        let loaded = load_with(&flags, &[("HEARTHCAST_PEER_ADDRESS", address)]);
+        assert_eq!(loaded.is_ok_and(|config| config.peer_address.as_deref() == Some(address)), is_valid, "{address}");
+    }
+}
+
+#[test]
 fn all_errors_are_reported_and_unknown_keys_with_their_line() {
     let (_dir, flags) = config_file("state = \"/s\"\nlisten_on = 3");
     let fault = load_with(&flags, &[]).unwrap_err();

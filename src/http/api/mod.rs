@@ -12,7 +12,7 @@ mod debug;
 mod device;
 mod events;
 mod file;
-mod health;
+pub(super) mod health;
 mod household;
 pub mod info;
 mod library;

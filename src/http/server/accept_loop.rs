@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -18,49 +19,113 @@ use crate::service::accounts::random_bytes;
 /// How long responses in flight may take to finish during shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// How long the last accepted connection may wait for its thread.
+const ASSIGN_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// Serves until `stop` resolves; responses in flight then have at most 4 s to finish.
 pub async fn serve(routes: Routes, config: &Config, bound: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
-    raise_file_limit();
-    let slots = ConnectionSlots::new(config.limits.connections, &config.trusted_proxies);
-    let (phase, phase_receiver) = watch::channel(ShutdownPhase::Serving);
-    let threads = WorkerThreads::start(&routes, &phase_receiver).map_err(Error::internal)?;
+    let server = Server::start(&routes, config)?;
+    server.accept(bound, stop).await;
+    server.drain().await;
+    Ok(())
+}
+
+/// Serves like [`serve`] until `handover` resolves, when another server accepts on a duplicate of the same socket. Connections
+/// then stay until their clients or `routes` close them, or `stop` resolves.
+pub async fn serve_until_handover(
+    routes: Routes,
+    config: &Config,
+    bound: TcpListener,
+    handover: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
+    let server = Server::start(&routes, config)?;
     let mut stop = pin!(stop);
-    loop {
-        let (socket, remote) = tokio::select! {
-            () = &mut stop => break,
-            accepted = bound.accept() => match accepted {
-                Ok(accepted) => accepted,
-                Err(cause) => {
-                    tracing::warn!(%cause, "accept failed");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
-        };
-        let slot = match slots.acquire(remote.ip()) {
-            Ok(slot) => slot,
-            Err(refusal) => {
-                reject_connection(&socket, refusal);
-                continue;
-            }
-        };
-        let _ = socket.set_nodelay(true);
-        match socket.into_std() {
-            // Also while a thread's queue is full, so that a thread that waits for a disk cannot delay the shutdown.
-            Ok(socket) => tokio::select! {
-                () = &mut stop => break,
-                () = threads.assign(AcceptedConnection { socket, remote: remote.ip(), slot }) => {}
-            },
-            Err(cause) => tracing::warn!(%cause, "a connection could not be passed to its thread"),
+    let is_stopped = async {
+        tokio::select! {
+            () = handover => false,
+            () = &mut stop => true,
+        }
+    };
+    if !server.accept(bound, is_stopped).await {
+        tokio::select! {
+            () = server.slots.wait_until_drained() => return Ok(()),
+            () = &mut stop => {}
         }
     }
-    drop((bound, threads));
-    phase.send_replace(ShutdownPhase::Draining);
-    if tokio::time::timeout(DRAIN_TIMEOUT, slots.wait_until_drained()).await.is_err() {
-        tracing::warn!(left = slots.open_connections(), "aborting responses still in flight");
-        phase.send_replace(ShutdownPhase::Closed);
-    }
+    server.drain().await;
     Ok(())
+}
+
+/// The threads of a server, and the slots of its connections.
+struct Server {
+    slots: Arc<ConnectionSlots>,
+    phase: watch::Sender<ShutdownPhase>,
+    threads: WorkerThreads,
+}
+
+impl Server {
+    fn start(routes: &Routes, config: &Config) -> Result<Self> {
+        raise_file_limit();
+        let slots = ConnectionSlots::new(config.limits.connections, &config.trusted_proxies);
+        let (phase, phase_receiver) = watch::channel(ShutdownPhase::Serving);
+        let threads = WorkerThreads::start(routes, &phase_receiver).map_err(Error::internal)?;
+        Ok(Self { slots, phase, threads })
+    }
+
+    /// Accepts connections until `stop` resolves; returns its value.
+    async fn accept<T>(&self, bound: TcpListener, stop: impl Future<Output = T>) -> T {
+        let mut stop = pin!(stop);
+        loop {
+            let (socket, remote) = tokio::select! {
+                stopped = &mut stop => return stopped,
+                accepted = bound.accept() => match accepted {
+                    Ok(accepted) => accepted,
+                    Err(cause) => {
+                        tracing::warn!(%cause, "accept failed");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        continue;
+                    }
+                },
+            };
+            let slot = match self.slots.acquire(remote.ip()) {
+                Ok(slot) => slot,
+                Err(refusal) => {
+                    reject_connection(&socket, refusal);
+                    continue;
+                }
+            };
+            let _ = socket.set_nodelay(true);
+            match socket.into_std() {
+                // A connection that was accepted gets its thread also at the stop, because it may be the last one before a handover.
+                // A thread that waits for a disk, so that its queue is full, cannot delay the shutdown.
+                Ok(socket) => {
+                    let mut assigning =
+                        pin!(self.threads.assign(AcceptedConnection { socket, remote: remote.ip(), slot }));
+                    tokio::select! {
+                        biased;
+                        () = &mut assigning => {}
+                        stopped = &mut stop => {
+                            let _ = tokio::time::timeout(ASSIGN_TIMEOUT, assigning).await;
+                            return stopped;
+                        }
+                    }
+                }
+                Err(cause) => tracing::warn!(%cause, "a connection could not be passed to its thread"),
+            }
+        }
+    }
+
+    /// Ends all connections after their present response, at the latest after 4 s.
+    async fn drain(self) {
+        let Self { slots, phase, threads } = self;
+        drop(threads);
+        phase.send_replace(ShutdownPhase::Draining);
+        if tokio::time::timeout(DRAIN_TIMEOUT, slots.wait_until_drained()).await.is_err() {
+            tracing::warn!(left = slots.open_connections(), "aborting responses still in flight");
+            phase.send_replace(ShutdownPhase::Closed);
+        }
+    }
 }
 
 /// Sends a 503, as much of it as one write takes, and closes the connection.

@@ -94,6 +94,8 @@ pub struct ConnectionSlot {
     client: Option<IpAddr>,
     number: u64,
     progress: Arc<ConnectionProgress>,
+    /// Whether it no longer counts for its address, because it is a standby's.
+    is_standby: AtomicBool,
     /// The counter of the present response's bytes; None before the first one.
     sent_bytes: Mutex<Option<Arc<AtomicU64>>>,
 }
@@ -141,7 +143,14 @@ impl ConnectionSlots {
             clients.entry(client).or_default().open_connections += 1;
             self.lock_evictable().insert(number, progress.clone());
         }
-        Ok(ConnectionSlot { slots: self.clone(), client, number, progress, sent_bytes: Mutex::default() })
+        Ok(ConnectionSlot {
+            slots: self.clone(),
+            client,
+            number,
+            progress,
+            is_standby: AtomicBool::new(false),
+            sent_bytes: Mutex::default(),
+        })
     }
 
     /// Closes the slowest connection without credentials and returns its permit.
@@ -187,6 +196,15 @@ impl ConnectionSlot {
         }
     }
 
+    /// Records that the connection is that of a standby, which passes on requests of many clients and limits them itself: as for
+    /// a trusted proxy, it does not count for its address, and it is not evicted.
+    pub fn mark_standby(&self) {
+        if !self.is_standby.swap(true, Ordering::Relaxed) {
+            self.leave_client();
+            self.progress.is_authenticated.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Whether a request on this connection was authenticated.
     pub fn is_authenticated(&self) -> bool {
         self.progress.is_authenticated.load(Ordering::Relaxed)
@@ -212,10 +230,9 @@ impl ConnectionSlot {
     pub async fn wait_until_evicted(&self) {
         self.progress.eviction.notified().await;
     }
-}
 
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
+    /// Counts the connection no longer for its address.
+    fn leave_client(&self) {
         let Some(address) = self.client else { return };
         let mut clients = self.slots.lock_clients();
         self.slots.lock_evictable().remove(&self.number);
@@ -231,6 +248,14 @@ impl Drop for ConnectionSlot {
         // Addresses with an open connection are bounded by the number of slots.
         if clients.len() > self.slots.capacity + MAX_REMEMBERED_ADDRESSES {
             prune_idle_addresses(&mut clients);
+        }
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        if !self.is_standby.load(Ordering::Relaxed) {
+            self.leave_client();
         }
     }
 }
@@ -286,6 +311,24 @@ mod tests {
         assert_eq!(take("192.0.2.4", 99).len(), 10);
         let counts = (slots.open_connections(), slots.lock_clients().len());
         assert_eq!(counts, (0, 1), "only the address with credentials is remembered");
+    }
+
+    #[test]
+    fn a_connection_of_a_standby_leaves_the_limit_of_its_address() {
+        let slots = ConnectionSlots::new(40, &[]);
+        let take = || slots.acquire(ip("192.0.2.1"));
+        let first: Vec<_> = (0..10).map(|_| take().unwrap()).collect();
+        assert_eq!(take().err(), Some(ConnectionRefusal::Address));
+        first.iter().for_each(ConnectionSlot::mark_standby);
+        let second: Vec<_> = (0..10).map(|_| take().unwrap()).collect();
+        assert_eq!(take().err(), Some(ConnectionRefusal::Address));
+        second[0].mark_authenticated();
+        second[0].mark_standby();
+        let later = Instant::now() + EVICTION_GRACE;
+        assert!(first[0].progress.evictable_rate(later).is_none());
+        drop((first, second));
+        assert_eq!((slots.open_connections(), slots.lock_evictable().len()), (0, 0));
+        assert_eq!(slots.lock_clients()[&ip("192.0.2.1")].open_connections, 0, "it is remembered for its credentials");
     }
 
     #[test]

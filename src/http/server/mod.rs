@@ -10,11 +10,12 @@ mod request_context;
 mod response_body;
 mod worker_thread;
 
-pub(super) use accept_loop::serve;
+pub(super) use accept_loop::{serve, serve_until_handover};
 pub(super) use connection_slots::ConnectionSlot;
 #[cfg(test)]
 pub(super) use connection_slots::ConnectionSlots;
 pub(super) use lazy_segment::LazySegmentBody;
 pub(super) use request_body::RequestBody;
 pub(super) use request_context::{RequestContext, RequestInfo};
-pub(super) use response_body::FileBody;
+pub(super) use response_body::{BodyError, FileBody, ForwardedBody};
+pub(super) use worker_thread::Routes;

@@ -48,6 +48,20 @@ impl RequestBody {
         Self { chunks: Some(Box::pin(chunks)), declared_bytes: declared_bytes.filter(|_| !is_chunked) }
     }
 
+    pub fn empty() -> Self {
+        Self { chunks: None, declared_bytes: Some(0) }
+    }
+
+    /// Whether the request has no body.
+    pub fn is_empty(&self) -> bool {
+        self.declared_bytes == Some(0)
+    }
+
+    /// `Content-Length`; None for a chunked body.
+    pub fn declared_bytes(&self) -> Option<u64> {
+        self.declared_bytes
+    }
+
     /// Rejects a body whose declared length exceeds the limit.
     ///
     /// # Errors

@@ -12,12 +12,19 @@ use super::connection_slots::ConnectionSlot;
 #[derive(Clone, Debug)]
 pub struct RequestInfo {
     pub request_id: RequestId,
+    /// The peer, or the client of a request that a standby passed on.
     pub remote: IpAddr,
+    /// Whether a standby passed the request on.
+    pub is_forwarded: bool,
 }
 
 impl Default for RequestInfo {
     fn default() -> Self {
-        Self { request_id: RequestId(HeaderValue::from_static("-")), remote: IpAddr::V4(Ipv4Addr::LOCALHOST) }
+        Self {
+            request_id: RequestId(HeaderValue::from_static("-")),
+            remote: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            is_forwarded: false,
+        }
     }
 }
 

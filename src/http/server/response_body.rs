@@ -1,9 +1,10 @@
-//! The body of a response: a body made by warp, a byte range of a file, or a segment packaged from a file while it is sent.
+//! The body of a response: a body made by warp, a byte range of a file, a segment packaged from a file while it is sent, or the body
+//! of another server's response.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -14,6 +15,25 @@ use super::lazy_segment::{LazySegmentBody, LazySegmentStream};
 use crate::engine::source::SourceFile;
 use crate::error::Error;
 use crate::service::library::Library;
+
+/// A body that another server sends.
+pub type ReceivedBody = Pin<Box<dyn Body<Data = Bytes, Error = BodyError> + Send>>;
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body that is passed on while it is received. A route puts it into its response's extensions, which must be cloned; only the
+/// first one to take it gets it.
+#[derive(Clone)]
+pub struct ForwardedBody(Arc<Mutex<Option<ReceivedBody>>>);
+
+impl ForwardedBody {
+    pub fn new(body: impl Body<Data = Bytes, Error = BodyError> + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Some(Box::pin(body)))))
+    }
+
+    fn take(&self) -> Option<ReceivedBody> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
 
 /// Bytes read at a time from a file that is not in the page cache.
 const UNCACHED_READ_BYTES: u64 = 256 * 1024;
@@ -53,16 +73,19 @@ pub enum ResponseBody<B> {
         fetch: Option<PendingFetch>,
     },
     LazySegment(LazySegmentStream),
+    Received(ReceivedBody),
 }
 
 impl<B> ResponseBody<B> {
-    /// Replaces the body by the [`FileBody`] or [`LazySegmentBody`] in the response's extensions, if there is one.
+    /// Replaces the body by the [`FileBody`], [`LazySegmentBody`] or [`ForwardedBody`] in the response's extensions, if there is one.
     pub fn from_response(response: http::Response<B>, file_ranges: FileRangeQueue) -> http::Response<Self> {
         let (mut head, body) = response.into_parts();
         let body = if let Some(file) = head.extensions.remove::<FileBody>() {
             Self::File { file, file_ranges, fetch: None }
         } else if let Some(segment) = head.extensions.remove::<LazySegmentBody>() {
             Self::LazySegment(segment.into_stream(file_ranges))
+        } else if let Some(body) = head.extensions.remove::<ForwardedBody>().and_then(|body| body.take()) {
+            Self::Received(body)
         } else {
             Self::Plain(body)
         };
@@ -72,10 +95,10 @@ impl<B> ResponseBody<B> {
 
 impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B>
 where
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BodyError>,
 {
     type Data = BodyChunk;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
@@ -85,6 +108,10 @@ where
             Self::Plain(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
                 Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(BodyChunk::Bytes)).map_err(Into::into)))
+            }
+            Self::Received(body) => {
+                let frame = ready!(body.as_mut().poll_frame(context));
+                Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(BodyChunk::Bytes))))
             }
             Self::File { file, .. } if file.remaining == 0 => Poll::Ready(None),
             Self::File { file, file_ranges, fetch } => {
@@ -102,6 +129,7 @@ where
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Plain(body) => body.is_end_stream(),
+            Self::Received(body) => body.is_end_stream(),
             Self::File { file, .. } => file.remaining == 0,
             Self::LazySegment(segment) => segment.remaining() == 0,
         }
@@ -110,6 +138,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Plain(body) => body.size_hint(),
+            Self::Received(body) => body.size_hint(),
             Self::File { file, .. } => SizeHint::with_exact(file.remaining),
             Self::LazySegment(segment) => SizeHint::with_exact(segment.remaining()),
         }

@@ -163,7 +163,7 @@ async fn serve_connection(
     let (connection_id, request_count) = (random_bytes::<8>(), AtomicU32::new(0));
     let handler = service_fn(move |mut request: hyper::Request<Incoming>| {
         let request_id = RequestId::new(connection_id, request_count.fetch_add(1, Ordering::Relaxed));
-        let info = RequestInfo { request_id: request_id.clone(), remote };
+        let info = RequestInfo { request_id: request_id.clone(), remote, is_forwarded: false };
         let rejection = check_head_size(&request).map(|error| reply::error(error, &info));
         let pending_response = rejection.is_none().then(|| {
             let headers = Arc::new(std::mem::take(request.headers_mut()));
@@ -177,7 +177,8 @@ async fn serve_connection(
                 (None, Some(pending)) => pending.await?,
                 (None, None) => unreachable!("a request is either rejected or routed"),
             };
-            response.headers_mut().insert(X_REQUEST_ID, request_id.header().clone());
+            // A response of the active server has its own.
+            response.headers_mut().entry(X_REQUEST_ID).or_insert_with(|| request_id.header().clone());
             Ok::<_, Infallible>(ResponseBody::from_response(response, file_ranges))
         }
     });

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use data_encoding::HEXLOWER;
 
 use super::random_bytes;
-use crate::domain::signing::SigningKey;
+use crate::domain::signing::{SigningKey, parse_keys};
 use crate::error::{Error, Result};
 use crate::store::secret;
 
@@ -26,12 +26,9 @@ pub fn open(state: &Path) -> Result<Keys> {
     let Some(text) = secret::read(&path).map_err(|cause| file_error(&cause))? else {
         return write(state, vec![random_bytes()]);
     };
-    let keys: Option<Keys> = text
-        .lines()
-        .filter(|line| !line.is_empty())
-        .map(|line| HEXLOWER.decode(line.trim().as_bytes()).ok()?.try_into().ok())
-        .collect();
-    keys.filter(|keys| (1..=2).contains(&keys.len())).ok_or_else(|| file_error(&"it must contain one or two keys"))
+    parse_keys(&text)
+        .filter(|keys| (1..=2).contains(&keys.len()))
+        .ok_or_else(|| file_error(&"it must contain one or two keys"))
 }
 
 /// Creates a new current key; the previous one still verifies, older ones do not.

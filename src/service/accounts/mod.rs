@@ -2,6 +2,7 @@
 #![doc = include_str!("README.md")]
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -11,6 +12,7 @@ use jiff::Timestamp;
 use crate::config::{Config, DeclaredAdmin, Limits};
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{Login, StreamToken, User};
+use crate::domain::forwarded_client::{self, SignedRequest};
 use crate::domain::household::Member;
 use crate::domain::signing::{self, SignatureError, SignedParameters};
 use crate::domain::throttle::RateLimiter;
@@ -206,6 +208,11 @@ impl Accounts {
         let (owner, exp) =
             signing::verify_link(&self.keys, resource, (token, exp, sig), now).map_err(signature_error)?;
         self.signed_principal(owner, exp)
+    }
+
+    /// The client of a request that a standby passed on, if one of the current keys signed it.
+    pub fn forwarded_client(&self, header: &str, request: SignedRequest) -> Option<IpAddr> {
+        forwarded_client::verify(&self.keys, header, request, self.clock.now().as_second())
     }
 
     /// The principal of a signature that lasts until `exp`: a signed-in device or a stream token. Its use is no activity of

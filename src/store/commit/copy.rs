@@ -4,8 +4,8 @@ use tokio::sync::oneshot;
 
 use super::super::batch::Edit;
 use super::super::database::RemoteJournal;
+use super::super::open_error;
 use super::super::recover::{self, RecoveredState};
-use super::super::{journal, open_error};
 use super::{Committer, MAX_GROUP_CALLERS, PendingChange};
 use crate::error::Result;
 
@@ -19,7 +19,7 @@ pub struct RemoteState {
 impl Committer {
     /// Opens the files, and writes to a copy what only the database has.
     pub(super) fn reopen(&mut self) -> Result<RecoveredState> {
-        let mut opened = recover::open(&self.dir)?;
+        let opened = recover::open(&self.dir)?;
         let Some(remote) = self.remote.as_mut() else { return Ok(opened) };
         let unavailable = |cause: String| open_error(&self.dir, cause);
         if !remote.is_connected() && remote.check().is_none() {
@@ -30,13 +30,7 @@ impl Committer {
         if missing.is_empty() {
             return Ok(opened);
         }
-        let mut lines = Vec::new();
-        for (edit, number) in missing.iter().zip(opened.last_number + 1..) {
-            journal::write_change(&mut lines, number, std::slice::from_ref(edit));
-        }
-        let appended = opened.journal.append(&lines).and_then(|()| opened.tail.file.append(&lines));
-        appended.map_err(|cause| unavailable(cause.to_string()))?;
-        drop(opened);
+        opened.append_changes(&missing).map_err(|cause| unavailable(cause.to_string()))?;
         // Opening again applies the lines to the index.
         recover::open(&self.dir)
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects to `address`, and creates the tables if they are missing. Must be called outside of a runtime.
+    /// Connects to `address`, and creates tables and columns that are missing. Must be called outside of a runtime.
     pub fn connect(address: &str) -> Result<Self, ConnectError> {
         let config = parse_address(address).map_err(ConnectError::Unusable)?;
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -84,14 +85,23 @@ impl Session {
         self.limited(query)?.try_get(0).map_err(text)
     }
 
-    /// Begins a new epoch, after which no other server can commit; returns it. The caller must have the lock.
-    pub fn begin_epoch(&mut self) -> Result<i64, String> {
-        let statement = "UPDATE hearthcast_state SET epoch = epoch + 1 RETURNING epoch";
-        self.limited(self.client.query_one(statement, &[]))?.try_get(0).map_err(text)
+    /// Begins a new epoch, after which no other server can commit; returns it. The caller must have the lock. `address` is where
+    /// the other servers reach this one, if it listens.
+    pub fn begin_epoch(&mut self, address: Option<&str>) -> Result<i64, String> {
+        let statement = "UPDATE hearthcast_state SET epoch = epoch + 1, active_address = $1 RETURNING epoch";
+        self.limited(self.client.query_one(statement, &[&address]))?.try_get(0).map_err(text)
+    }
+
+    /// The address of this machine as the database sees it; `None` over a local socket.
+    pub fn client_ip(&mut self) -> Result<Option<IpAddr>, String> {
+        let query = self.client.query_one("SELECT host(inet_client_addr())", &[]);
+        let ip: Option<String> = self.limited(query)?.try_get(0).map_err(text)?;
+        Ok(ip.and_then(|ip| ip.parse().ok()))
     }
 
     pub fn head(&mut self) -> Result<Head, String> {
-        let statement = "SELECT state_id, epoch, last_number, signing_keys, layout FROM hearthcast_state";
+        let statement =
+            "SELECT state_id, epoch, last_number, signing_keys, layout, active_address FROM hearthcast_state";
         let row = self.limited(self.client.query_one(statement, &[]))?;
         let layout: i32 = row.try_get(4).map_err(text)?;
         if layout > schema::LAYOUT {
@@ -103,6 +113,7 @@ impl Session {
             epoch: row.try_get(1).map_err(text)?,
             last_number: last_number.max(0) as u64,
             signing_keys: row.try_get(3).map_err(text)?,
+            active_address: row.try_get(5).map_err(text)?,
         })
     }
 
@@ -153,16 +164,18 @@ impl Session {
 
     /// The changes after `number`, in order; `None` when they are too many or some are no longer kept.
     pub fn changes_after(&mut self, number: u64) -> Result<Option<Vec<Edit>>, String> {
+        // The active server may write more while a standby reads.
         let (number, last) = (number as i64, self.head()?.last_number as i64);
-        let statement =
-            "SELECT count(*), coalesce(sum(octet_length(json)), 0)::bigint FROM hearthcast_change WHERE number > $1";
-        let row = self.limited(self.client.query_one(statement, &[&number]))?;
+        let statement = "SELECT count(*), coalesce(sum(octet_length(json)), 0)::bigint FROM hearthcast_change \
+             WHERE number > $1 AND number <= $2";
+        let row = self.limited(self.client.query_one(statement, &[&number, &last]))?;
         let (count, bytes): (i64, i64) = (row.try_get(0).map_err(text)?, row.try_get(1).map_err(text)?);
         if count != last - number || count > schema::MAX_MISSING_CHANGES || bytes > schema::MAX_MISSING_BYTES {
             return Ok(None);
         }
-        let statement = "SELECT number, tree, key, json FROM hearthcast_change WHERE number > $1 ORDER BY number";
-        let rows = self.limited(self.client.query(statement, &[&number]))?;
+        let statement =
+            "SELECT number, tree, key, json FROM hearthcast_change WHERE number > $1 AND number <= $2 ORDER BY number";
+        let rows = self.limited(self.client.query(statement, &[&number, &last]))?;
         rows.iter().map(|row| to_change(row).map(|(_, edit)| edit)).collect::<Result<_, _>>().map(Some)
     }
 
@@ -231,10 +244,11 @@ impl Session {
     fn create_tables(&mut self) -> Result<(), ConnectError> {
         let unusable = ConnectError::Unusable;
         // Two servers that create the tables at once disturb each other, so each does under a lock of this transaction.
-        let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({}); {} COMMIT", schema::LOCK_KEY + 1, schema::CREATE);
-        let exists = self.client.query_one("SELECT to_regclass('hearthcast_state') IS NOT NULL", &[]);
-        if !self.limited(exists).and_then(|row| row.try_get::<_, bool>(0).map_err(text)).map_err(unusable)? {
-            self.limited(self.client.batch_execute(&lock)).map_err(unusable)?;
+        let (lock_key, create, add_columns) = (schema::LOCK_KEY + 1, schema::CREATE, schema::ADD_COLUMNS);
+        let create = format!("BEGIN; SELECT pg_advisory_xact_lock({lock_key}); {create} {add_columns} COMMIT");
+        let is_current = self.client.query_one(schema::IS_CURRENT, &[]);
+        if !self.limited(is_current).and_then(|row| row.try_get::<_, bool>(0).map_err(text)).map_err(unusable)? {
+            self.limited(self.client.batch_execute(&create)).map_err(unusable)?;
         }
         let settings = "SELECT current_setting('fsync'), current_setting('server_encoding')";
         let row = self.limited(self.client.query_one(settings, &[])).map_err(unusable)?;

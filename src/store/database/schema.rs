@@ -41,6 +41,15 @@ CREATE TABLE IF NOT EXISTS hearthcast_record (
 INSERT INTO hearthcast_state (layout) VALUES (1) ON CONFLICT DO NOTHING;
 "#;
 
+/// Columns that the first version of the tables lacks; none of them disturbs servers of that version. `ALTER TABLE` waits for
+/// readers such as a backup, and commits of the active server wait for it, so it soon gives up.
+pub const ADD_COLUMNS: &str =
+    "SET LOCAL lock_timeout = '2s'; ALTER TABLE hearthcast_state ADD COLUMN IF NOT EXISTS active_address text;";
+
+/// Whether the tables have all columns.
+pub const IS_CURRENT: &str = "SELECT EXISTS (SELECT FROM pg_attribute \
+     WHERE attrelid = to_regclass('hearthcast_state') AND attname = 'active_address')";
+
 /// One group of changes, in one statement and so in one transaction. Its first part changes the row of the state only if
 /// epoch and last number are those of this server, and the others write nothing without it.
 pub const COMMIT: &str = r"
@@ -71,4 +80,6 @@ pub struct Head {
     pub epoch: i64,
     pub last_number: u64,
     pub signing_keys: String,
+    /// Where the other servers reach the active one.
+    pub active_address: Option<String>,
 }

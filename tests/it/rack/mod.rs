@@ -1,10 +1,16 @@
 #[cfg(feature = "cluster")]
 mod database;
 mod enrolment;
+#[cfg(feature = "cluster")]
+mod household;
 mod nats_server;
+#[cfg(feature = "cluster")]
+mod nginx_server;
 #[cfg(feature = "cluster")]
 mod postgres_server;
 mod s3_server;
 mod sessions;
 mod shared_store;
+#[cfg(feature = "cluster")]
+mod two_servers;
 mod worker_program;

@@ -50,6 +50,8 @@ mod probe;
 mod program;
 /// Saves, reads and lists of progress, compared with SQLite.
 mod progress;
+/// Remote workers and several servers, with what they need killed.
+mod rack;
 #[path = "../it/kit/service_config.rs"]
 mod service_config;
 /// A session's start and speed, compared with the ffmpeg command.
@@ -61,12 +63,12 @@ mod sources;
 /// Worker processes, compared with GStreamer in the server process.
 mod workers;
 
-/// Takes half an hour, so it runs only if it is named.
-const SOAK: &str = "soak";
+/// These take long, so they run only if they are named.
+const LONG_ROWS: [&str; 2] = ["soak", "rack"];
 
 fn main() {
     let selected_rows: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let rows: [(&str, fn()); 17] = [
+    let rows: [(&str, fn()); 18] = [
         ("bytes", bytes::run),
         ("probe", probe::run),
         ("artwork", artwork::run),
@@ -83,10 +85,11 @@ fn main() {
         ("idle", idle::run),
         ("sources", sources::run),
         ("workers", workers::run),
-        (SOAK, soak::run),
+        ("soak", soak::run),
+        ("rack", rack::run),
     ];
     for (name, run) in rows {
-        if selected_rows.is_empty() && name != SOAK || selected_rows.iter().any(|row| row == name) {
+        if selected_rows.is_empty() && !LONG_ROWS.contains(&name) || selected_rows.iter().any(|row| row == name) {
             run();
         }
     }

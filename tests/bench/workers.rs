@@ -11,19 +11,19 @@ mod probes;
 mod runs;
 
 /// A figure beside its floor.
-fn print_floor(name: &str, figure: f64, unit: &str, relation: &str, floor: f64) {
+pub fn print_floor(name: &str, figure: f64, unit: &str, relation: &str, floor: f64) {
     let is_met = if relation == "<=" { figure <= floor } else { figure >= floor };
     println!("{name}: {figure:.2}{unit} (floor {relation} {floor}{unit}){}", if is_met { "" } else { ", MISSED" });
 }
 
 /// A percentile of these figures.
-fn percentile(figures: &[f64], share: f64) -> f64 {
+pub fn percentile(figures: &[f64], share: f64) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get((sorted.len().saturating_sub(1) as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
 }
 
-fn median(figures: &[f64]) -> f64 {
+pub fn median(figures: &[f64]) -> f64 {
     percentile(figures, 0.5)
 }
 

@@ -1,6 +1,6 @@
 //! Remote workers and several servers, with the real programs nats-server and PostgreSQL: the speed of two workers, the time that
 //! a worker adds to a segment, and what viewers notice when something is killed. `scripts/bench rack` runs all of it, and
-//! `HEARTHCAST_BENCH_PART` (`workers`, `added`, `kills`, `start`) one part.
+//! `HEARTHCAST_BENCH_PART` (`workers`, `added`, `kill-worker`, `kill-queue`, `kill-database`, `kill-server`, `start`) one part.
 
 use std::path::Path;
 
@@ -54,9 +54,7 @@ pub fn run() {
     if is_selected("added") {
         runtime.block_on(speed::measure_added_time(folder.path()));
     }
-    if is_selected("kills") {
-        runtime.block_on(kills::measure(folder.path()));
-    }
+    runtime.block_on(kills::measure(folder.path(), is_selected));
     if is_selected("start") {
         runtime.block_on(start::measure(folder.path()));
     }

@@ -39,16 +39,20 @@ enum Victim {
     Server,
 }
 
-const VICTIMS: [(Victim, &str, usize); 4] = [
-    (Victim::Worker, "the worker", 5),
-    (Victim::Queue, "nats-server", 5),
-    (Victim::Database, "PostgreSQL", 3),
-    (Victim::Server, "the active server", 5),
+/// The parts of the row, their victims with names, and rounds.
+const PARTS: [(&str, Victim, &str, usize); 4] = [
+    ("kill-worker", Victim::Worker, "the worker", 5),
+    ("kill-queue", Victim::Queue, "nats-server", 5),
+    ("kill-database", Victim::Database, "PostgreSQL", 3),
+    ("kill-server", Victim::Server, "the active server", 5),
 ];
 
-pub async fn measure(folder: &Path) {
-    for (victim, name, rounds) in VICTIMS {
-        let folder = folder.join(format!("kill-{}", victim as u8));
+pub async fn measure(folder: &Path, is_selected: impl Fn(&str) -> bool) {
+    for (part, victim, name, rounds) in PARTS {
+        if !is_selected(part) {
+            continue;
+        }
+        let folder = folder.join(part);
         let Some(mut rack) = Rack::start(&folder, victim, rounds).await else { return };
         let mut figures = Figures::default();
         for round in 0..rounds {
@@ -72,16 +76,18 @@ struct Rack {
     worker: Worker,
     copied: PathBuf,
     cached: PathBuf,
-    /// A film for each round.
+    /// Two films for each round.
     encoded: Vec<PathBuf>,
 }
 
-/// What the viewers of all rounds noticed.
+/// Figures of the viewers of all rounds.
 #[derive(Default)]
 struct Figures {
     ready_requests: usize,
-    slow_or_failed: usize,
-    longest_ready: Duration,
+    failed: usize,
+    slow: usize,
+    /// Of copied, and of cached segments.
+    slowest: [Duration; 2],
     /// The longest wait for a segment of each encode after the kill, seconds.
     gaps: Vec<f64>,
     failed_encode_requests: usize,
@@ -116,7 +122,7 @@ impl Rack {
         make_film(&cached, "testsrc2=s=320x180:r=25:d=20", arguments);
         let original = installation.media.join("encoded.mp4");
         make_film(&original, "testsrc2=s=320x180:r=25:d=240", arguments);
-        let encoded = copy_film(&original, (0..rounds).map(|round| format!("encoded-{round}")));
+        let encoded = copy_film(&original, (0..2 * rounds).map(|number| format!("encoded-{number}")));
         // On one core each: workers then have more processors, and get all runs that they can take.
         let mut active = installation.start("a", "127.0.0.1:0", Some(0));
         active.wait_until_listening();
@@ -156,7 +162,7 @@ impl Rack {
         let start = async |film: &Path, playback: Playback| Session::start(&base, &token, film, playback).await;
         let copied = watch_ready_segments(start(&self.copied, Playback::Copy).await);
         let cached = watch_ready_segments(start(&self.cached, ENCODE).await);
-        let encode = watch_encode(start(&self.encoded[round], ENCODE).await);
+        let encode = watch_encode(start(&self.encoded[2 * round], ENCODE).await);
         let first = figures.saved.last().map_or(1, |last| last + 1000);
         let saves = save_progress(&base, &token, &self.copied, first);
         tokio::time::sleep(WATCHED_BEFORE).await;
@@ -171,10 +177,11 @@ impl Rack {
         self.kill(victim, &saves).await;
         tokio::time::sleep(WATCHED_AFTER).await;
         let ended = Instant::now();
-        figures.note_ready(&[copied.stop().await, cached.stop().await].concat());
+        figures.note_ready(0, &copied.stop().await);
+        figures.note_ready(1, &cached.stop().await);
         figures.note_encode(&encode.stop().await, killed, ended);
         figures.saved.extend(saves.stop().await);
-        self.repair(victim).await;
+        self.repair(victim, round).await;
     }
 
     /// Kills it, and starts nats-server and PostgreSQL again.
@@ -203,10 +210,16 @@ impl Rack {
     }
 
     /// Starts what is still missing after a round.
-    async fn repair(&mut self, victim: Victim) {
+    async fn repair(&mut self, victim: Victim, round: usize) {
         match victim {
             Victim::Worker => self.worker.run(&self.active.base),
-            Victim::Queue | Victim::Database => {}
+            Victim::Queue => {
+                self.print_next_encode(round).await;
+                self.worker.kill();
+                self.active.wait_for_workers(0).await;
+                self.worker.run(&self.active.base);
+            }
+            Victim::Database => {}
             Victim::Server => {
                 let mut taking_over = self.standby.take().expect("two servers");
                 taking_over.wait_until_listening();
@@ -224,6 +237,21 @@ impl Rack {
         self.active.wait_for_workers(1).await;
     }
 
+    /// Starts another encode, and prints who makes it and how soon.
+    async fn print_next_encode(&self, round: usize) {
+        let started = Instant::now();
+        let film = &self.encoded[2 * round + 1];
+        let encode = watch_encode(Session::start(&self.active.base, &self.installation.token, film, ENCODE).await);
+        while encode.results().is_empty() {
+            assert!(started.elapsed() < MAX_WAIT, "a segment arrives");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let first = started.elapsed().as_secs_f64();
+        let runs = self.active.count_workers().await.1;
+        println!("the next encode: {runs} run at the worker, first segment after {first:.2} s");
+        encode.stop().await;
+    }
+
     /// Positions of the film that are in the changes of the database.
     fn stored_positions(&self) -> HashSet<u64> {
         let statement = format!(
@@ -236,12 +264,14 @@ impl Rack {
 }
 
 impl Figures {
-    fn note_ready(&mut self, answers: &[Answer]) {
+    /// Counts the requests of a viewer of copied (0) or cached (1) segments.
+    fn note_ready(&mut self, kind: usize, answers: &[Answer]) {
         for answer in answers {
             let time = answer.ended - answer.sent;
             self.ready_requests += 1;
-            self.slow_or_failed += usize::from(!answer.is_whole || time > MAX_READY_TIME);
-            self.longest_ready = self.longest_ready.max(time);
+            self.failed += usize::from(!answer.is_whole);
+            self.slow += usize::from(answer.is_whole && time > MAX_READY_TIME);
+            self.slowest[kind] = self.slowest[kind].max(time);
         }
     }
 
@@ -260,9 +290,11 @@ impl Figures {
 
     fn print(&self, name: &str, rounds: usize, rack: &Rack) {
         println!("## kill -9 of {name}, {rounds} rounds");
-        let of_all = format!("failed or slow requests of {} for copied and cached segments", self.ready_requests);
-        print_floor(&of_all, self.slow_or_failed as f64, "", "<=", 0.0);
-        println!("the slowest of these: {:.0} ms", self.longest_ready.as_secs_f64() * 1000.0);
+        println!("{} requests for copied and cached segments", self.ready_requests);
+        print_floor("failed", self.failed as f64, "", "<=", 0.0);
+        print_floor("slower than a second", self.slow as f64, "", "<=", 0.0);
+        let [copied, cached] = self.slowest.map(|time| time.as_millis());
+        println!("the slowest of copied, of cached segments: {copied} ms, {cached} ms");
         let worst = self.gaps.iter().copied().fold(0.0, f64::max);
         println!("next segment of the encode, median: {:.2} s", median(&self.gaps));
         let floor = (MAX_GAP + SEGMENT_TIME).as_secs_f64();

@@ -18,7 +18,7 @@ use crate::plugin_registry::copy_registry;
 /// Longest wait for a line or an answer that is no failure.
 const MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// What the servers of a row have in common.
+/// Folders, settings and accounts that the servers of a part share.
 pub struct Installation {
     /// Folder of everything: logs, states, media.
     pub folder: PathBuf,

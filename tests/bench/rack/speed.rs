@@ -1,6 +1,6 @@
 //! The speed of remote workers: two against one, and a segment of a worker against one of the server itself.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::media::{Encoder, copy_film, make_film, write_stand_in};
@@ -109,7 +109,7 @@ pub async fn measure_added_time(folder: &Path) {
 }
 
 /// The delays of all segments of a film, and whether a worker had a run meanwhile (1) or not (0).
-async fn fetch_film(server: &Server, installation: &Installation, film: &PathBuf) -> (Vec<f64>, u64) {
+async fn fetch_film(server: &Server, installation: &Installation, film: &Path) -> (Vec<f64>, u64) {
     let session = Session::start(&server.base, &installation.token, film, SMALL).await;
     let runs = async {
         tokio::time::sleep(Duration::from_secs(2)).await;

@@ -47,10 +47,13 @@ export class GuideList {
   }
 
   setChannels(channels, filter) {
+    const isSame = channels.length === this.channels.length && channels.every((channel, n) => channel === this.channels[n]);
     Object.assign(this, { channels, filter });
-    this.loadProgrammes();
-    this.emptyNote.hidden = channels.length > 0;
-    this.list.setItems(channels);
+    if (!isSame) { // New rows would lose a press on the present ones.
+      this.loadProgrammes();
+      this.emptyNote.hidden = channels.length > 0;
+      this.list.setItems(channels);
+    }
     this.fillRows();
   }
 
@@ -67,7 +70,9 @@ export class GuideList {
   }
 
   createRow(channel) {
-    const row = h("li", { class: "now-row" });
+    // Only the content of the link and the button changes, so that they keep the focus and a press that has begun.
+    const row = h("li", {}, h("a", { class: "now-watch", href: watchLink(channel.id) }),
+      h("button", { type: "button", class: "plain now-more", "aria-label": TEXT.moreOf(channel.name), onclick: () => this.openSheet(channel) }, icon("ahead")));
     this.rows.set(row, channel);
     this.fillRow(row, channel);
     return row;
@@ -91,23 +96,19 @@ export class GuideList {
     const key = JSON.stringify([entry?.id, next?.id, entry && isOnAir(entry) && Math.floor((Date.now() - entry.startMs) / 30_000), this.markOf(channel, entry), this.filter.words, this.filter.category]);
     if (row.dataset.shown === key) return;
     row.dataset.shown = key;
-    const hadFocus = row.contains(document.activeElement) && document.activeElement.className;
-    const { id, number, name, logoUrl } = channel;
+    const { number, name, logoUrl } = channel;
     const hue = entry ? hueOf(entry) : null;
     row.className = `now-row${hue === null ? "" : " tinted"}${entry && isDimmed(channel, entry, this.filter) ? " dimmed" : ""}`;
     if (hue !== null) row.style.setProperty("--hue", String(hue));
     const mark = this.markOf(channel, entry);
-    row.replaceChildren(
-      h("a", { class: "now-watch", href: watchLink(id) },
-        logoUrl?.startsWith("/") ? h("img", { src: resolvePath(logoUrl), alt: "", loading: "lazy", width: 40, height: 40 }) : icon("tv"),
-        h("span", { class: "now-text" },
-          h("span", { class: "muted now-channel" }, `${number} ${name}`),
-          h("span", { class: "title" }, entry?.title ?? TEXT.loading, mark && recordingMark(mark)),
-          entry && isOnAir(entry) ? h("span", { class: "now-progress" }, progressBar(((Date.now() - entry.startMs) / (entry.endMs - entry.startMs)) * 100))
-            : h("span", { class: "muted" }, entry ? `${formatTime(entry.startMs)}–${formatTime(entry.endMs)}` : "\u00a0"),
-          h("span", { class: "muted now-next" }, next ? TEXT.nextAt(formatTime(next.startMs), next.title) : "\u00a0"))),
-      h("button", { type: "button", class: "plain now-more", "aria-label": TEXT.moreOf(name), onclick: () => this.openSheet(channel) }, icon("ahead")));
-    if (hadFocus) row.querySelector(`.${hadFocus.split(" ").at(-1)}`)?.focus();
+    row.firstChild.replaceChildren(
+      logoUrl?.startsWith("/") ? h("img", { src: resolvePath(logoUrl), alt: "", loading: "lazy", width: 40, height: 40 }) : icon("tv"),
+      h("span", { class: "now-text" },
+        h("span", { class: "muted now-channel" }, `${number} ${name}`),
+        h("span", { class: "title" }, entry?.title ?? TEXT.loading, mark && recordingMark(mark)),
+        entry && isOnAir(entry) ? h("span", { class: "now-progress" }, progressBar(((Date.now() - entry.startMs) / (entry.endMs - entry.startMs)) * 100))
+          : h("span", { class: "muted" }, entry ? `${formatTime(entry.startMs)}–${formatTime(entry.endMs)}` : "\u00a0"),
+        h("span", { class: "muted now-next" }, next ? TEXT.nextAt(formatTime(next.startMs), next.title) : "\u00a0")));
   }
 
   markOf(channel, entry) {
@@ -116,9 +117,12 @@ export class GuideList {
 
   /** The chosen programme with its details, and what follows it. */
   async openSheet(channel) {
-    const index = this.indexes.get(channel.id);
     const at = this.instant ?? Date.now();
-    await this.programmes.whenLoaded(index, at);
+    const { programmes } = this;
+    const index = this.indexes.get(channel.id);
+    if (index === undefined) return;
+    await programmes.whenLoaded(index, at);
+    if (programmes !== this.programmes) return this.openSheet(channel); // Another list was chosen meanwhile.
     const details = h("div", { class: "sheet-details" });
     const list = h("ol", { class: "sheet-list" });
     const show = (entry) => {
@@ -126,7 +130,7 @@ export class GuideList {
       details.replaceChildren(programmeDetails(channel, entry, this.details));
       for (const button of list.children) button.firstChild.setAttribute("aria-pressed", String(button.dataset.id === entry.id));
     };
-    const entries = this.programmes.groupedBetween(index, at, at + SHEET_MS).slice(0, MAX_SHEET);
+    const entries = programmes.groupedBetween(index, at, at + SHEET_MS).slice(0, MAX_SHEET);
     list.replaceChildren(...entries.map((entry) => h("li", { "data-id": entry.id }, h("button", { type: "button", class: "plain", onclick: () => {
       show(entry);
       details.scrollIntoView({ block: "nearest" });

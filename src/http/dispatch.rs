@@ -22,7 +22,6 @@ use super::route_class::route_class;
 use super::server::{ConnectionSlot, RequestBody, RequestInfo};
 use super::urls::ResourceUrls;
 use super::{decode, reply, urls};
-use crate::config::Config;
 use crate::domain::forwarded_client::SignedRequest;
 use crate::domain::trace::TraceContext;
 use crate::error::{Code, Error, Result};
@@ -72,13 +71,14 @@ impl Dispatcher {
         let started = Instant::now();
         self.take_forwarded_client(&mut request);
         let (info, method) = (request.info.clone(), request.method.clone());
-        let request_headers = request.headers.clone();
+        let cors = Cors::new(&self.service.config.allowed_origins);
+        let origin = cors.allowed_origin(&request.headers);
         let slot = request.slot.clone();
         let mut span = ActiveSpan::of_request(trace_parent(&request.headers), || method.to_string());
         let (route, result) = self.route_request(request, span.context()).await;
         let mut response = result.unwrap_or_else(|error| reply::error(error, &info));
 
-        add_common_headers(&self.service.config, &request_headers, response.headers_mut());
+        add_common_headers(cors, origin, response.headers_mut());
         let class = route_class(route);
         self.service.traffic.count_response(class, response.status().as_u16());
         slot.count_sent_bytes_in(self.service.traffic.sent_bytes(class));
@@ -211,12 +211,11 @@ impl Dispatcher {
     }
 }
 
-/// Adds the headers that each response has.
-pub fn add_common_headers(config: &Config, request: &HeaderMap, response: &mut HeaderMap) {
+/// Adds the headers that each response has; `origin` is that of the request, if it is an allowed one.
+pub fn add_common_headers(cors: Cors<'_>, origin: Option<HeaderValue>, response: &mut HeaderMap) {
     response.insert(API_VERSION.0, API_VERSION.1);
     response.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    let cors = Cors::new(&config.allowed_origins);
-    cors.add_headers(cors.allowed_origin(request), response);
+    cors.add_headers(origin, response);
 }
 
 /// The span of a client that takes part in a trace (W3C Trace Context).

@@ -13,6 +13,7 @@ use warp::path::FullPath;
 use warp::reply::Response;
 
 use super::api::health::Health;
+use super::cors::Cors;
 use super::dispatch::{RequestParts, add_common_headers};
 use super::server::{self, ConnectionSlot, ForwardedBody, RequestBody, RequestContext, Routes};
 use super::urls::ResourceUrls;
@@ -156,9 +157,11 @@ impl Forwarder {
     }
 
     async fn respond(&self, request: RequestParts) -> Response {
-        let (info, headers) = (request.info.clone(), request.headers.clone());
+        let info = request.info.clone();
+        let cors = Cors::new(&self.config.allowed_origins);
+        let origin = cors.allowed_origin(&request.headers);
         let own_response = |mut response: Response| {
-            add_common_headers(&self.config, &headers, response.headers_mut());
+            add_common_headers(cors, origin, response.headers_mut());
             response
         };
         let mut response = match self.forward(request).await {

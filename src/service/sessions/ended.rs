@@ -25,7 +25,7 @@ pub struct EndedSession {
     pub(super) ended_at: Instant,
 }
 
-/// In place of a backend, for a session that ended before it was resumed.
+/// The backend of a session that ended before it was resumed.
 const NO_BACKEND: BackendChoice = ("none", "the session has not continued since the server was restarted");
 
 impl EndedSession {

@@ -6,14 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
-use hearthcast::domain::access::Role;
-use hearthcast::service::accounts::Accounts;
-use hearthcast::service::clock::Clock;
-use hearthcast::store::Store;
 use serde_json::Value;
 
 use crate::plugin_registry::copy_registry;
+use crate::program::create_tokens;
 
 /// Longest wait for a line or an answer that is no failure.
 const MAX_WAIT: Duration = Duration::from_secs(120);
@@ -174,13 +170,4 @@ fn run_program(arguments: &[&str], state: &str, folder: &Path) -> Vec<u8> {
     let output = program(state, &folder.join("importer"), None).args(arguments).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout
-}
-
-/// Creates a user and an admin in a fresh state.
-async fn create_tokens(state: &Path, cache: &Path) -> (String, String) {
-    let config = Config::new(state.to_owned(), cache.to_owned());
-    let store = Store::open_waiting(state).expect("a fresh store opens");
-    let accounts = Accounts::open(&config, store, Clock::default()).expect("fresh accounts open");
-    let token = accounts.issue_token("viewer", Role::User).await.expect("a user can be made");
-    (token, accounts.issue_token("operator", Role::Admin).await.expect("a user can be made"))
 }

@@ -318,7 +318,7 @@ async fn spawn(
 }
 
 /// Creates a user and an admin before the program opens its state.
-async fn create_tokens(state: &Path, cache: &Path) -> (String, String) {
+pub async fn create_tokens(state: &Path, cache: &Path) -> (String, String) {
     let config = Config::new(state.to_owned(), cache.to_owned());
     let store = Store::open_waiting(state).expect("a fresh store opens");
     let accounts = Accounts::open(&config, store, Clock::default()).expect("fresh accounts open");

@@ -6,17 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use hearthcast::config::Config;
-use hearthcast::domain::access::Role;
-use hearthcast::service::accounts::Accounts;
-use hearthcast::service::clock::Clock;
-use hearthcast::store::Store;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::postgres_server::PostgresServer;
 use crate::kit::media;
+use crate::kit::program::create_tokens;
 
 /// A database with the state of a household, a film, and the token of a user.
 pub struct Household {
@@ -37,12 +33,7 @@ impl Household {
         std::fs::create_dir(&media_folder).unwrap();
         let film = media_folder.join("a.mp4");
         media::run_ffmpeg(&film, &["-f lavfi -i", "testsrc2=s=64x64:r=5:d=1", "-c:v libx264 -preset ultrafast"]);
-        let config = Config::new(state.clone(), folder.path().join("cache"));
-        let store = Store::open_waiting(&state).unwrap();
-        let accounts = Accounts::open(&config, store, Clock::default()).unwrap();
-        let token = accounts.issue_token("viewer", Role::User).await.unwrap();
-        let admin = accounts.issue_token("chief", Role::Admin).await.unwrap();
-        drop(accounts);
+        let (token, admin) = create_tokens(&state, &folder.path().join("cache")).await;
         let exported = run(&["export"], state.to_str().unwrap(), &folder.path().join("unused"), None);
         let file = folder.path().join("export");
         std::fs::write(&file, exported).unwrap();

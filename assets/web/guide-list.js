@@ -47,13 +47,10 @@ export class GuideList {
   }
 
   setChannels(channels, filter) {
-    const isSame = channels.length === this.channels.length && channels.every((channel, n) => channel === this.channels[n]);
     Object.assign(this, { channels, filter });
-    if (!isSame) { // New rows would lose a press on the present ones.
-      this.loadProgrammes();
-      this.emptyNote.hidden = channels.length > 0;
-      this.list.setItems(channels);
-    }
+    this.loadProgrammes();
+    this.emptyNote.hidden = channels.length > 0;
+    this.list.setItems(channels);
     this.fillRows();
   }
 

@@ -210,6 +210,13 @@ async function televisionOnPhone(kit, server) {
     await page.getByLabel("Category").selectOption("Comedy");
     await waitUntil("one channel", async () => (await page.locator(".now-row").count()) === 1);
     await kit.assertNoSidewaysScroll();
+    await kit.openScreen("guide");
+    await row.getByText(SHOW).first().waitFor();
+    await row.locator(".now-more").hover();
+    await page.mouse.down();
+    await page.getByLabel("Day", { exact: true }).selectOption({ index: 2 }); // The row changes during the press.
+    await page.mouse.up();
+    await sheet.getByRole("button", { name: "Close" }).click();
   });
   await step("television-make-a-channel", async () => {
     await kit.goToScreen(`library?${new URLSearchParams({ path: `${server.media}/Films` })}`);

@@ -6,6 +6,7 @@ use super::{ConfigArgs, Outcome};
 use crate::config::Config;
 #[cfg(feature = "cluster")]
 use crate::engine::shared_segments::s3::S3Bucket;
+use crate::store;
 
 #[derive(Subcommand)]
 pub enum ConfigCommand {
@@ -29,6 +30,7 @@ impl ConfigCommand {
             .filter(|root| !settings_only && !root.path.is_dir())
             .map(|root| format!("root {} is not a folder", root.path.display()))
             .collect();
+        errors.extend(config.database_address().and_then(store::database_address_error));
         if !settings_only {
             errors.extend(store_error(&config));
         }

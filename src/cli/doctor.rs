@@ -15,7 +15,7 @@ use crate::engine::worker::message::EngineReport;
 use crate::error::Code;
 use crate::service::open_isolation;
 use crate::service::quarantine::{NoQuarantine, Quarantine};
-use crate::store::Store;
+use crate::store::{self, Store};
 
 mod encoder_report;
 mod encoders;
@@ -63,7 +63,12 @@ impl Doctor {
         findings.extend(runtime.block_on(check_segment_store(&config)));
         findings.extend(machine::check_ports(&config));
         findings.push(machine::check_open_files(&config));
-        findings.extend(check_quarantine(&config));
+        let database = config.database_address().map(check_database);
+        let is_usable = !matches!(database, Some(Failed(_)));
+        findings.extend(database);
+        if is_usable {
+            findings.extend(check_quarantine(&config));
+        }
         let mut failures = 0;
         for finding in findings {
             let (label, text) = match finding {
@@ -81,6 +86,14 @@ impl Doctor {
             1 => Err("1 problem must be fixed".to_owned()),
             n => Err(format!("{n} problems must be fixed")),
         }
+    }
+}
+
+/// Connects to the database that has the state, as the server does.
+fn check_database(address: &str) -> Finding {
+    match store::check_database(address) {
+        Ok(()) => Passed("the database of the state can be used".to_owned()),
+        Err(error) => Failed(error_text(error)),
     }
 }
 

@@ -3,11 +3,13 @@
 //! Everything here blocks on the file system. Folders are opened without following links, so that nothing outside is ever
 //! written or removed.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, Read, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 
@@ -30,8 +32,27 @@ pub struct RecordingsFolder {
 /// An open recording file.
 #[derive(Debug)]
 pub struct RecordingFile {
-    file: OpenFile,
+    identity: FileIdentity,
     len: u64,
+}
+
+/// Identifies a file whatever its path leads to. It keeps the file open, so no other file gets its inode number.
+#[derive(Clone, Debug)]
+pub struct FileIdentity {
+    file: Arc<OpenFile>,
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    fn new(file: File) -> Result<Self> {
+        let meta = file.metadata()?;
+        Ok(Self { file: Arc::new(OpenFile::new(file, meta.dev())), device: meta.dev(), inode: meta.ino() })
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
 }
 
 impl RecordingsFolder {
@@ -91,8 +112,7 @@ impl RecordingsFolder {
         }
         let file = self.open_beneath(relative, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         rustix::fs::fchmod(&file, self.permissions()? & Mode::from_raw_mode(0o666))?;
-        let device = file.metadata()?.dev();
-        Ok(RecordingFile { file: OpenFile::new(file, device), len: 0 })
+        Ok(RecordingFile { identity: FileIdentity::new(file)?, len: 0 })
     }
 
     /// The folder's permissions, for everything created in it. The process umask is meant for the state folder and would
@@ -101,29 +121,67 @@ impl RecordingsFolder {
         Ok(Mode::from_raw_mode(rustix::fs::fstat(&self.folder)?.st_mode) & Mode::from_raw_mode(0o777))
     }
 
-    /// Reopens a file and truncates it to its first `len` bytes.
+    /// Reopens a file and truncates it to its first `len` bytes. With `expected`, the path must still lead to that file.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the file is shorter, `PermissionDenied` when it is outside the folder, or another error of the
-    /// file system.
-    pub fn resume(&self, path: &Path, len: u64) -> Result<RecordingFile> {
-        let file = self.open_beneath(self.relative_path(path)?, OFlags::RDWR)?;
-        let meta = file.metadata()?;
-        if meta.len() < len {
+    /// `UnexpectedEof` when the file is shorter or another one, `PermissionDenied` when it is outside the folder, or another
+    /// error of the file system.
+    pub fn resume(&self, path: &Path, len: u64, expected: Option<&FileIdentity>) -> Result<RecordingFile> {
+        let identity = FileIdentity::new(self.open_beneath(self.relative_path(path)?, OFlags::RDWR)?)?;
+        let is_other = expected.is_some_and(|expected| !expected.is_same(&identity));
+        if is_other || identity.file.metadata()?.len() < len {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        file.set_len(len)?;
-        Ok(RecordingFile { file: OpenFile::new(file, meta.dev()), len })
+        identity.file.set_len(len)?;
+        Ok(RecordingFile { identity, len })
+    }
+
+    /// Replaces a file by a copy of its first `len` bytes, and opens that: another server that still has the former file
+    /// open no longer reaches the recording (fencing). On file systems with reflinks the copy takes no space. `id` and
+    /// `nonce` name its draft, which no other recording and no other server uses.
+    ///
+    /// # Errors
+    /// `NotFound`; `UnexpectedEof` when the file is shorter; `StorageFull`, or another error of the file system.
+    pub fn replace(&self, path: &Path, len: u64, id: &str, nonce: &str) -> Result<RecordingFile> {
+        let relative = self.relative_path(path)?;
+        let (folder, name) = parent_and_name(relative)?;
+        let parent = self.open_relative(folder, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let former = self.open_beneath(relative, OFlags::RDONLY)?;
+        if former.metadata()?.len() < len {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        // A server that was interrupted here cannot rename its draft any more.
+        let prefix = format!(".{id}.");
+        for entry in rustix::fs::Dir::read_from(&parent)? {
+            let entry = entry?;
+            if entry.file_name().to_bytes().starts_with(prefix.as_bytes()) {
+                rustix::fs::unlinkat(&parent, entry.file_name(), AtFlags::empty())?;
+            }
+        }
+        let draft = format!("{prefix}{nonce}");
+        let copy = self.open_beneath(&folder.join(&draft), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        let complete = || {
+            rustix::fs::fchmod(&copy, self.permissions()? & Mode::from_raw_mode(0o666))?;
+            if std::io::copy(&mut (&former).take(len), &mut &copy)? < len {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            copy.sync_all()?;
+            rustix::fs::renameat(&parent, &draft, &parent, name)?;
+            rustix::fs::fsync(&parent)?;
+            Ok(())
+        };
+        if let Err(cause) = complete() {
+            let _ = rustix::fs::unlinkat(&parent, &draft, AtFlags::empty());
+            return Err(cause);
+        }
+        Ok(RecordingFile { identity: FileIdentity::new(copy)?, len })
     }
 
     /// Removes a file, and its folder if that is now empty; false when the file did not exist.
     pub fn remove(&self, path: &Path) -> Result<bool> {
         let relative = self.relative_path(path)?;
-        let (Some(folder), Some(name)) = (relative.parent(), relative.file_name()) else {
-            return Err(ErrorKind::PermissionDenied.into());
-        };
-        let opened = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let parent = match self.open_relative(opened, OFlags::PATH | OFlags::DIRECTORY) {
+        let (folder, name) = parent_and_name(relative)?;
+        let parent = match self.open_relative(folder, OFlags::PATH | OFlags::DIRECTORY) {
             Ok(parent) => parent,
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(false),
             Err(cause) => return Err(cause),
@@ -133,7 +191,7 @@ impl RecordingsFolder {
             Err(rustix::io::Errno::NOENT) => return Ok(false),
             Err(cause) => return Err(cause.into()),
         }
-        if !folder.as_os_str().is_empty() {
+        if folder != Path::new(".") {
             // Fails while the folder contains other files, as it should.
             let _ = rustix::fs::unlinkat(&self.folder, folder, AtFlags::REMOVEDIR);
         }
@@ -160,14 +218,27 @@ impl RecordingsFolder {
     }
 }
 
+/// The folder and the name of a relative path; `.` is the recordings folder itself.
+fn parent_and_name(relative: &Path) -> Result<(&Path, &OsStr)> {
+    match (relative.parent(), relative.file_name()) {
+        (Some(folder), Some(name)) if folder.as_os_str().is_empty() => Ok((Path::new("."), name)),
+        (Some(folder), Some(name)) => Ok((folder, name)),
+        _ => Err(ErrorKind::PermissionDenied.into()),
+    }
+}
+
 impl RecordingFile {
+    pub fn identity(&self) -> &FileIdentity {
+        &self.identity
+    }
+
     /// Appends all bytes or none: a partial write is truncated away.
     ///
     /// # Errors
     /// `StorageFull`, or another error of the file system.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if let Err(cause) = self.file.write_all_at(bytes, self.len) {
-            let _ = self.file.set_len(self.len);
+        if let Err(cause) = self.identity.file.write_all_at(bytes, self.len) {
+            let _ = self.identity.file.set_len(self.len);
             return Err(cause);
         }
         self.len += bytes.len() as u64;
@@ -179,7 +250,7 @@ impl RecordingFile {
     /// # Errors
     /// The file system's error: the durable length is then unknown.
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_data()
+        self.identity.file.sync_data()
     }
 }
 
@@ -202,11 +273,11 @@ mod tests {
         recording.append(b" second").unwrap();
         recording.sync().unwrap();
         drop(recording);
-        let mut resumed = recordings.resume(&path, 5).unwrap();
+        let mut resumed = recordings.resume(&path, 5, None).unwrap();
         assert_eq!(resumed.len, 5);
         resumed.append(b" third").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"first third");
-        assert_eq!(recordings.resume(&path, 1000).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(recordings.resume(&path, 1000, None).unwrap_err().kind(), ErrorKind::UnexpectedEof);
         assert_eq!(recordings.create(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
         let third = recordings.free_path("Show", "One.ts", |path| path.ends_with("One (2).ts")).unwrap();
         assert_eq!(third, folder.path().join("Show/One (3).ts"), "the second name is reserved");
@@ -215,6 +286,35 @@ mod tests {
         assert!(recordings.remove(&path).unwrap() && !recordings.remove(&path).unwrap());
         assert!(other.exists() && recordings.remove(&other).unwrap() && !other.parent().unwrap().exists());
         assert!(!recordings.remove(&other).unwrap(), "its folder is gone");
+    }
+
+    #[test]
+    fn a_replaced_file_is_out_of_reach_for_its_former_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let recordings = RecordingsFolder::open(folder.path()).unwrap();
+        for folder_name in ["Show", ""] {
+            let path = recordings.free_path(folder_name, "One.ts", |_| false).unwrap();
+            assert_eq!(recordings.replace(&path, 0, "rec_a", "01").unwrap_err().kind(), ErrorKind::NotFound);
+            let mut former = recordings.create(&path).unwrap();
+            former.append(b"first second").unwrap();
+            let stale = path.with_file_name(".rec_a.0123456789abcdef");
+            std::fs::write(&stale, "of an interrupted server").unwrap();
+            assert_eq!(recordings.replace(&path, 100, "rec_a", "01").unwrap_err().kind(), ErrorKind::UnexpectedEof);
+            let mut new = recordings.replace(&path, 5, "rec_a", "01").unwrap();
+            assert!(!stale.exists());
+            new.append(b" third").unwrap();
+            former.append(b" lost").unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"first third");
+            let refused = recordings.resume(&path, 3, Some(former.identity()));
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+            assert_eq!(std::fs::read(&path).unwrap(), b"first third");
+            recordings.resume(&path, 5, Some(new.identity())).unwrap().append(b" again").unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"first again");
+            assert_eq!(
+                std::fs::read_dir(path.parent().unwrap()).unwrap().flatten().count(),
+                1 + usize::from(folder_name.is_empty())
+            );
+        }
     }
 
     #[test]
@@ -244,9 +344,9 @@ mod tests {
             assert!(recordings.create(&folder.path().join(folder_name).join("new.ts")).is_err());
         }
         for path in ["link/a.ts", "../a.ts", "file.ts"] {
-            assert!(recordings.resume(&folder.path().join(path), 0).is_err(), "{path}");
+            assert!(recordings.resume(&folder.path().join(path), 0, None).is_err(), "{path}");
         }
-        assert!(recordings.resume(&victim, 0).is_err() && recordings.remove(&victim).is_err());
+        assert!(recordings.resume(&victim, 0, None).is_err() && recordings.remove(&victim).is_err());
         assert!(recordings.remove(&folder.path().join("link/a.ts")).is_err());
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
         assert!(RecordingsFolder::open(&folder.path().join("missing")).unwrap_err().to_string().contains("missing"));

@@ -226,6 +226,8 @@ impl Committer {
             // A removal will free space, so it may use part of the reserve.
             let has_writes = change.edits.iter().any(|edit| edit.json.is_some());
             let required = if has_writes { self.sizes.reserve_bytes } else { self.sizes.reserve_bytes / 4 };
+            // A copy must not lack a change that the database has.
+            let required = if is_in_database { 0 } else { required };
             if self.files.is_none() || available < required {
                 self.refuse(change, available, required);
                 continue;

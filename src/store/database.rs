@@ -240,6 +240,19 @@ fn has_state(dir: &Path) -> bool {
     }
 }
 
+/// Why an address cannot be used, without a connection.
+pub fn address_error(address: &str) -> Option<String> {
+    connection::parse_address(address).err()
+}
+
+/// Checks that the database can be used. Must be called outside of a runtime.
+///
+/// # Errors
+/// `INTERNAL` saying why it cannot.
+pub fn check(address: &str) -> Result<()> {
+    connect(address).map(drop)
+}
+
 /// Replaces the signing keys in the database. Must be called outside of a runtime.
 ///
 /// # Errors

@@ -42,6 +42,7 @@ mod tree;
 
 pub use batch::{Batch, Edit, MAX_BATCH_CHANGES};
 use commit::CommitError;
+pub use database::address_error as database_address_error;
 pub use export::{backup, backup_database, export, export_database, import, import_into_database};
 use lock::StateLock;
 pub use record::MAX_RECORD_BYTES;
@@ -403,6 +404,14 @@ fn unavailable_error(cause: impl std::fmt::Display) -> Error {
 fn outside_of_runtime<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let outcome = std::thread::scope(|scope| scope.spawn(work).join());
     outcome.unwrap_or_else(|_| Err(Error::internal("opening the database panicked")))
+}
+
+/// Checks that a database can have the state.
+///
+/// # Errors
+/// `INTERNAL` saying why it cannot.
+pub fn check_database(database: &str) -> Result<()> {
+    outside_of_runtime(|| database::check(database))
 }
 
 /// Makes the signing keys of the folder those of the database, after they were changed.

@@ -39,6 +39,10 @@ impl RemoteJournal {
         match *self {}
     }
 
+    pub fn end_outdated(&self) -> ! {
+        match *self {}
+    }
+
     pub fn changes_after(&mut self, _number: u64) -> std::result::Result<Option<Vec<Edit>>, String> {
         match *self {}
     }
@@ -50,6 +54,14 @@ pub fn become_active(_dir: &Path, _address: &str, _standby: Option<&Standby>) ->
 
 pub fn open_copy(_dir: &Path, session: Session, _standby: Option<&Standby>) -> Result<OpenedCopy> {
     match session {}
+}
+
+pub fn address_error(_address: &str) -> Option<String> {
+    Some(unsupported_error().message)
+}
+
+pub fn check(_address: &str) -> Result<()> {
+    Err(unsupported_error())
 }
 
 pub fn publish_signing_keys(_dir: &Path, _address: &str) -> Result<()> {

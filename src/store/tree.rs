@@ -61,6 +61,11 @@ impl Tree {
         Self::ALL.iter().copied().find(|tree| tree.name() == name)
     }
 
+    /// Whether every reader reads its records from the store; services keep those of the other trees in memory.
+    pub(super) const fn is_read_from_store(self) -> bool {
+        matches!(self, Self::Progress | Self::Books | Self::Preferences | Self::Segmentations)
+    }
+
     pub(super) fn journaled_trees() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|tree| tree.journaled())
     }

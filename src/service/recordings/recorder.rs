@@ -1,7 +1,8 @@
 //! A running recording: segments are appended to its file, and the synced length is stored from time to time.
 //!
 //! The stored length never exceeds what is on the disk. After a crash the file is truncated to it and continued from there:
-//! nothing is in it twice, and nothing is missing that can still be produced.
+//! nothing is in it twice, and nothing is missing that can still be produced. With a state in a database, the former active
+//! server may still be running, so the first server that continues a file replaces it by a copy.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -16,9 +17,10 @@ use super::Recordings;
 use super::recorded_segments::{self, RecordedSegment, RecordingStep};
 use crate::domain::recording::{self, Recording, RecordingEvent};
 use crate::domain::time::Ticks;
-use crate::engine::recording_file::{RecordingFile, RecordingsFolder};
+use crate::engine::recording_file::{FileIdentity, RecordingFile, RecordingsFolder};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::accounts::random_bytes;
 use crate::service::channels::Viewer;
 
 /// How often the length of the file is synced and stored.
@@ -26,6 +28,12 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long the file system may take for one operation.
 const STORAGE_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Rate at which a file is copied at least, bytes per second.
+const MIN_COPY_RATE: u64 = 10_000_000;
+
+/// Pause between two attempts to store the length of the file.
+const STORE_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The first and the longest pause between attempts.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -46,10 +54,11 @@ async fn record_with_retries(service: &Arc<Service>, id: &str, stop: &Cancellati
     let recordings = &service.recordings;
     let mut pause = RETRY_PAUSES.0;
     let mut rights = service.rights_changes.subscribe();
+    let mut own_file = None;
     loop {
         let previously_written = recordings.get(id).map(|recording| recording.written_range).unwrap_or_default();
-        match append_segments(service, id, stop).await {
-            Ok(RecordingEnd::Stopped) => return truncate_to_stored(recordings, id).await,
+        match append_segments(service, id, stop, &mut own_file).await {
+            Ok(RecordingEnd::Stopped) => return truncate_to_stored(recordings, id, own_file).await,
             Ok(RecordingEnd::Complete) => return recordings.finish(id, RecordingEvent::End, None).await,
             Err(fault) => {
                 let Ok(recording) = recordings.get(id) else { return };
@@ -57,7 +66,7 @@ async fn record_with_retries(service: &Arc<Service>, id: &str, stop: &Cancellati
                     || recordings.now_ms() > recording.padded_range_ms().1 + MAX_STALL_MS
                         && recording.written_range == previously_written
                 {
-                    truncate_to_stored(recordings, id).await;
+                    truncate_to_stored(recordings, id, own_file).await;
                     return recordings.finish(id, RecordingEvent::Fail, Some(&fault)).await;
                 }
                 pause = if recording.written_range == previously_written {
@@ -96,12 +105,25 @@ enum RecordingEnd {
     Stopped,
 }
 
-/// Appends segments, starting after the stored length.
-async fn append_segments(service: &Arc<Service>, id: &str, stop: &CancellationToken) -> Result<RecordingEnd> {
+/// Whether the store may take the same change later. Meanwhile the recording continues, because segments of an external
+/// channel cannot be made again, and because the store may have a length whose outcome it reported as unknown.
+fn is_store_unavailable(fault: &Error) -> bool {
+    matches!(fault.code, Code::ServerBusy | Code::Internal)
+}
+
+/// Appends segments, starting after the stored length. `own_file` is the file that this server has opened before.
+async fn append_segments(
+    service: &Arc<Service>,
+    id: &str,
+    stop: &CancellationToken,
+    own_file: &mut Option<FileIdentity>,
+) -> Result<RecordingEnd> {
     let recordings = &service.recordings;
     let folder = recordings.folder()?.clone();
     let mut recording = recordings.get(id)?;
-    let mut open_recording = OpenRecording { file: Some(open_file(service, &folder, &mut recording).await?) };
+    let file = open_file(service, &folder, &mut recording, own_file.clone()).await?;
+    *own_file = Some(file.identity().clone());
+    let mut open_recording = OpenRecording { file: Some(file) };
     let mut last_sync = Instant::now();
     let mut rights = service.rights_changes.subscribe();
     loop {
@@ -124,7 +146,7 @@ async fn append_segments(service: &Arc<Service>, id: &str, stop: &CancellationTo
                     return Err(fault);
                 }
                 if last_sync.elapsed() >= SYNC_INTERVAL {
-                    open_recording.sync_and_store(recordings, &recording).await?;
+                    open_recording.sync_and_try_to_store(recordings, &recording).await?;
                     last_sync = Instant::now();
                 }
             }
@@ -135,16 +157,19 @@ async fn append_segments(service: &Arc<Service>, id: &str, stop: &CancellationTo
                     () = stop.cancelled() => {}
                 }
             }
-            Ok(RecordingStep::Ended) if recording.written_range.has_no_programme() => {
-                open_recording.sync_and_store(recordings, &recording).await?;
-                return Err(Error::new(Code::ChannelUnavailable, "nothing was on air during the recording"));
-            }
-            Ok(RecordingStep::Ended) => {
-                return open_recording.sync_and_store(recordings, &recording).await.map(|()| RecordingEnd::Complete);
-            }
-            Err(fault) => {
-                open_recording.sync_and_store(recordings, &recording).await?;
-                return Err(fault);
+            outcome => {
+                if !open_recording.sync_and_try_to_store(recordings, &recording).await? {
+                    tokio::select! {
+                        () = tokio::time::sleep(STORE_RETRY_PAUSE) => {}
+                        () = stop.cancelled() => {}
+                    }
+                    continue;
+                }
+                outcome?;
+                if recording.written_range.has_no_programme() {
+                    return Err(Error::new(Code::ChannelUnavailable, "nothing was on air during the recording"));
+                }
+                return Ok(RecordingEnd::Complete);
             }
         }
     }
@@ -172,6 +197,17 @@ impl OpenRecording {
         done.map_err(|cause| storage_error(&cause))
     }
 
+    /// Syncs the file, then stores its length; false when the store cannot take it now.
+    async fn sync_and_try_to_store(&mut self, recordings: &Recordings, recording: &Recording) -> Result<bool> {
+        match self.sync_and_store(recordings, recording).await {
+            Err(fault) if self.file.is_some() && is_store_unavailable(&fault) => {
+                tracing::warn!(recording.id, %fault, "the length of a recording could not be stored; will retry");
+                Ok(false)
+            }
+            stored => stored.map(|()| true),
+        }
+    }
+
     /// Syncs the file, then stores its length.
     async fn sync_and_store(&mut self, recordings: &Recordings, recording: &Recording) -> Result<()> {
         let written = recording.written_range;
@@ -185,15 +221,30 @@ impl OpenRecording {
 
 /// Opens the file of a recording at its stored length. The path of a new file is stored before the file is created, so a
 /// crash leaves no unknown file.
-async fn open_file(service: &Service, dir: &Arc<RecordingsFolder>, recording: &mut Recording) -> Result<RecordingFile> {
+async fn open_file(
+    service: &Service,
+    dir: &Arc<RecordingsFolder>,
+    recording: &mut Recording,
+    own_file: Option<FileIdentity>,
+) -> Result<RecordingFile> {
     if let Some(path) = recording.path.clone() {
-        let (folder, len) = (dir.clone(), recording.written_range.bytes);
-        let resumed = run_blocking(move || match folder.resume(Path::new(&path), len) {
+        let (folder, len, id) = (dir.clone(), recording.written_range.bytes, recording.id.clone());
+        let is_replaced = own_file.is_none() && service.config.database.is_some();
+        let open = move || match is_replaced {
+            true => {
+                let nonce = data_encoding::HEXLOWER.encode(&random_bytes::<8>());
+                folder.replace(Path::new(&path), len, &id, &nonce)
+            }
+            false => folder.resume(Path::new(&path), len, own_file.as_ref()),
+        };
+        let (folder, path) = (dir.clone(), recording.path.clone().unwrap_or_default());
+        let open_or_create = move || match open() {
             // The server ended before the file was created.
             Err(cause) if len == 0 && cause.kind() == ErrorKind::NotFound => folder.create(Path::new(&path)),
-            resumed => resumed,
-        });
-        return resumed.await;
+            opened => opened,
+        };
+        let limit = STORAGE_DEADLINE + Duration::from_secs(if is_replaced { len / MIN_COPY_RATE } else { 0 });
+        return run_blocking_for(limit, open_or_create).await;
     }
     let zone = service.channels.get(recording.channel_id).map(|channel| channel.settings.timezone.clone());
     let (folder, name) = recording::folder_and_file(recording, zone.as_deref().unwrap_or("UTC"));
@@ -240,14 +291,15 @@ async fn append_segment(
 }
 
 /// Truncates the file to its stored length; removes it if that is 0.
-async fn truncate_to_stored(recordings: &Recordings, id: &str) {
+async fn truncate_to_stored(recordings: &Recordings, id: &str, own_file: Option<FileIdentity>) {
     let Ok(recording) = recordings.get(id) else { return };
     let (Some(path), Ok(folder)) = (recording.path, recordings.folder()) else { return };
     let (folder, len) = (folder.clone(), recording.written_range.bytes);
     let is_empty = len == 0;
-    let truncated = run_blocking(move || match is_empty {
-        true => folder.remove(Path::new(&path)).map(drop),
-        false => folder.resume(Path::new(&path), len).map(drop),
+    let truncated = run_blocking(move || match folder.resume(Path::new(&path), len, own_file.as_ref()) {
+        Ok(_) if is_empty => folder.remove(Path::new(&path)).map(drop),
+        Err(cause) if is_empty && cause.kind() == ErrorKind::NotFound => Ok(()),
+        truncated => truncated.map(drop),
     });
     if let Err(fault) = truncated.await {
         tracing::warn!(recording.id = id, %fault, "the file of a recording could not be truncated to its stored length");
@@ -257,7 +309,14 @@ async fn truncate_to_stored(recordings: &Recordings, id: &str) {
 }
 
 async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T> {
-    let outcome = timeout(STORAGE_DEADLINE, tokio::task::spawn_blocking(work)).await.map_err(|_| timeout_error())?;
+    run_blocking_for(STORAGE_DEADLINE, work).await
+}
+
+async fn run_blocking_for<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T> {
+    let outcome = timeout(limit, tokio::task::spawn_blocking(work)).await.map_err(|_| timeout_error())?;
     outcome.map_err(Error::internal)?.map_err(|cause| storage_error(&cause))
 }
 

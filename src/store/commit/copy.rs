@@ -41,7 +41,15 @@ impl Committer {
     /// When the files cannot be written.
     pub(super) fn catch_up(&mut self, remote: RemoteState) -> std::io::Result<()> {
         self.remote = Some(remote.journal);
-        let mut missing = remote.missing.into_iter().peekable();
+        self.write_missing(remote.missing)?;
+        // Changes that only removed records are not in a copy that was made from the records.
+        self.last_number = remote.last_number;
+        Ok(())
+    }
+
+    /// Writes to the files changes that only the database has.
+    fn write_missing(&mut self, missing: Vec<Edit>) -> std::io::Result<()> {
+        let mut missing = missing.into_iter().peekable();
         while missing.peek().is_some() {
             let edits = missing.by_ref().take(MAX_GROUP_CALLERS);
             let group = edits.map(|edit| PendingChange { edits: vec![edit], reply: oneshot::channel().0 });
@@ -51,17 +59,25 @@ impl Committer {
         if self.files.is_none() {
             return Err(std::io::Error::other("the copy of the database cannot be written"));
         }
-        // Changes that only removed records are not in a copy that was made from the records.
-        self.last_number = remote.last_number;
         Ok(())
     }
 
     /// Checks the connection to the database; after a reconnection, gets a commit whose outcome was unknown.
     pub(super) fn check_database(&mut self) {
         let Some(remote) = self.remote.as_mut() else { return };
-        if remote.check().is_some_and(|last_number| last_number != self.last_number) {
-            tracing::warn!("a change whose outcome was unknown is in the database");
-            self.enter_failed_state();
+        if remote.check().is_none_or(|last_number| last_number == self.last_number) || self.files.is_none() {
+            return;
+        }
+        tracing::warn!("a change whose outcome was unknown is in the database");
+        match remote.changes_after(self.last_number) {
+            // Services got the answer that it is unknown, so they have the former record in memory.
+            Ok(Some(missing)) if missing.iter().any(|edit| !edit.tree.is_read_from_store()) => remote.end_outdated(),
+            Ok(Some(missing)) => {
+                if let Err(cause) = self.write_missing(missing) {
+                    tracing::error!(%cause, "the copy lacks the change until it is reopened");
+                }
+            }
+            Ok(None) | Err(_) => self.enter_failed_state(),
         }
     }
 }

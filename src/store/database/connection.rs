@@ -20,6 +20,9 @@ use crate::store::tree::Tree;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The error of a statement that took longer than [`STATEMENT_TIMEOUT`].
+const NO_ANSWER: &str = "the database did not answer in time";
+
 /// For every session: what is acknowledged is on the database's disk, and it notices within 11 s that this machine is gone.
 const SESSION_SETTINGS: &str = "SET synchronous_commit = on; SET statement_timeout = '9s'; SET tcp_keepalives_idle = 5; \
      SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET client_min_messages = warning";
@@ -67,7 +70,7 @@ impl Session {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| ConnectError::Unusable(cause.to_string()))?;
         let client = connect_client(&runtime, &config)?;
-        let mut session = Self { runtime: Some(runtime), client, commit_statement: None, config };
+        let session = Self { runtime: Some(runtime), client, commit_statement: None, config };
         session.create_tables()?;
         Ok(session)
     }
@@ -99,7 +102,7 @@ impl Session {
         Ok(ip.and_then(|ip| ip.parse().ok()))
     }
 
-    pub fn head(&mut self) -> Result<Head, String> {
+    pub fn head(&self) -> Result<Head, String> {
         let statement =
             "SELECT state_id, epoch, last_number, signing_keys, layout, active_address FROM hearthcast_state";
         let row = self.limited(self.client.query_one(statement, &[]))?;
@@ -158,7 +161,7 @@ impl Session {
                 Err(CommitFailure::Rejected(text(cause)))
             }
             Ok(Err(cause)) => Err(CommitFailure::ConnectionLost(text(cause))),
-            Err(_) => Err(CommitFailure::ConnectionLost("the database did not answer in time".to_owned())),
+            Err(_) => Err(CommitFailure::ConnectionLost(NO_ANSWER.to_owned())),
         }
     }
 
@@ -241,17 +244,14 @@ impl Session {
         self.runtime().block_on(async { tokio::time::timeout(limit, work).await }).map_err(|_| ())
     }
 
-    fn create_tables(&mut self) -> Result<(), ConnectError> {
+    fn create_tables(&self) -> Result<(), ConnectError> {
         let unusable = ConnectError::Unusable;
-        // Two servers that create the tables at once disturb each other, so each does under a lock of this transaction.
-        let (lock_key, create, add_columns) = (schema::LOCK_KEY + 1, schema::CREATE, schema::ADD_COLUMNS);
-        let create = format!("BEGIN; SELECT pg_advisory_xact_lock({lock_key}); {create} {add_columns} COMMIT");
-        let is_current = self.client.query_one(schema::IS_CURRENT, &[]);
-        if !self.limited(is_current).and_then(|row| row.try_get::<_, bool>(0).map_err(text)).map_err(unusable)? {
-            self.limited(self.client.batch_execute(&create)).map_err(unusable)?;
-        }
+        let failed = |cause: String| match self.client.is_closed() || cause == NO_ANSWER {
+            true => ConnectError::Unreachable(cause),
+            false => unusable(cause),
+        };
         let settings = "SELECT current_setting('fsync'), current_setting('server_encoding')";
-        let row = self.limited(self.client.query_one(settings, &[])).map_err(unusable)?;
+        let row = self.limited(self.client.query_one(settings, &[])).map_err(failed)?;
         let setting = |index| row.try_get::<_, String>(index).map_err(|cause| unusable(text(cause)));
         if setting(0)? != "on" {
             return Err(unusable(
@@ -261,7 +261,14 @@ impl Session {
         if setting(1)? != "UTF8" {
             return Err(unusable("the encoding of the database must be UTF8".to_owned()));
         }
-        self.head().map(drop).map_err(unusable)
+        // Two servers that create the tables at once disturb each other, so each does under a lock of this transaction.
+        let (lock_key, create, add_columns) = (schema::LOCK_KEY + 1, schema::CREATE, schema::ADD_COLUMNS);
+        let create = format!("BEGIN; SELECT pg_advisory_xact_lock({lock_key}); {create} {add_columns} COMMIT");
+        let is_current = self.client.query_one(schema::IS_CURRENT, &[]);
+        if !self.limited(is_current).and_then(|row| row.try_get::<_, bool>(0).map_err(text)).map_err(failed)? {
+            self.limited(self.client.batch_execute(&create)).map_err(failed)?;
+        }
+        self.head().map(drop).map_err(failed)
     }
 
     fn runtime(&self) -> &Runtime {
@@ -270,7 +277,7 @@ impl Session {
 
     fn limited<T>(&self, query: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, String> {
         let outcome = self.runtime().block_on(async { tokio::time::timeout(STATEMENT_TIMEOUT, query).await });
-        outcome.map_err(|_| "the database did not answer in time".to_owned())?.map_err(text)
+        outcome.map_err(|_| NO_ANSWER.to_owned())?.map_err(text)
     }
 }
 

@@ -16,7 +16,8 @@ const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
 /// Interval at which an idle server checks its connection.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Exit status of a server that another one has replaced (`EX_TEMPFAIL`): a supervisor starts it again, as a standby.
+/// Exit status of a server whose memory is outdated, e.g. because another one has replaced it (`EX_TEMPFAIL`): a supervisor
+/// starts it again.
 const REPLACED_EXIT_STATUS: i32 = 75;
 
 /// The session of the active server.
@@ -140,6 +141,12 @@ impl RemoteJournal {
     /// The changes after `number`; `None` when they are too many or no longer kept.
     pub fn changes_after(&mut self, number: u64) -> Result<Option<Vec<Edit>>, String> {
         self.session.changes_after(number)
+    }
+
+    /// Ends the program, because its memory lacks a change that was found committed after its outcome was answered as unknown.
+    pub fn end_outdated(&self) -> ! {
+        tracing::error!("this server ends, because its memory lacks a change that the database has: start it again");
+        std::process::exit(REPLACED_EXIT_STATUS)
     }
 
     /// Ends the program: everything it answers from now on may be outdated, and it must not write. Nothing is left to be

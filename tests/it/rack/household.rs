@@ -22,6 +22,8 @@ pub struct Household {
     pub token: String,
     /// The token of an admin.
     pub admin: String,
+    /// Variables of the environment of its servers.
+    pub settings: Vec<(&'static str, String)>,
 }
 
 impl Household {
@@ -38,7 +40,7 @@ impl Household {
         let file = folder.path().join("export");
         std::fs::write(&file, exported).unwrap();
         run(&["import", file.to_str().unwrap()], &database.url, &folder.path().join("importer"), None);
-        Some(Self { database, folder, film, token, admin })
+        Some(Self { database, folder, film, token, admin, settings: Vec::new() })
     }
 
     /// Starts a server with a state folder of its own.
@@ -48,7 +50,12 @@ impl Household {
 
     /// Starts a server that listens on `address`, with more arguments.
     pub fn server_at(&self, name: &str, address: &str, arguments: &[&str]) -> Server {
-        Server::start(self, name, address, arguments)
+        Server::start(self, name, &self.database.url, address, arguments)
+    }
+
+    /// Starts a server that reaches the database under another address.
+    pub fn server_with_database(&self, name: &str, url: &str) -> Server {
+        Server::start(self, name, url, "127.0.0.1:0", &[])
     }
 
     /// Asserts that the numbers of all changes are there once.
@@ -70,11 +77,12 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(household: &Household, name: &str, address: &str, arguments: &[&str]) -> Self {
+    fn start(household: &Household, name: &str, url: &str, address: &str, arguments: &[&str]) -> Self {
         let folder = household.folder.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
-        let mut command = program(&household.database.url, &folder);
+        let mut command = program(url, &folder);
+        command.envs(household.settings.iter().map(|(name, value)| (name, value)));
         command.args(["serve", "--listen", address, "--root"]).arg(household.film.parent().unwrap()).args(arguments);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
@@ -119,8 +127,7 @@ impl Server {
 
     /// The stored position; 0 without one.
     pub async fn position(&self) -> u64 {
-        let query = serde_urlencoded::to_string([("path", self.film.to_str().unwrap())]).unwrap();
-        let url = format!("{}/api/stream/progress?{query}", self.base);
+        let url = format!("{}{}", self.base, progress_path(&self.film));
         let response = self.client.get(url).bearer_auth(&self.token).send().await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         let record: Value = response.json().await.unwrap();
@@ -142,6 +149,24 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The route of the progress of a film.
+pub fn progress_path(film: &Path) -> String {
+    let query = serde_urlencoded::to_string([("path", film.to_str().unwrap())]).unwrap();
+    format!("/api/stream/progress?{query}")
+}
+
+/// A film with other bytes beside that of the household.
+pub fn another_film(household: &Household, name: &str) -> PathBuf {
+    let film = household.film.with_file_name(name);
+    let mut bytes = std::fs::read(&household.film).unwrap();
+    // A box that players skip (ISO/IEC 14496-12, 8.1.2).
+    bytes.extend([0, 0, 0, 16]);
+    bytes.extend(b"free");
+    bytes.extend(format!("{name:8.8}").bytes());
+    std::fs::write(&film, bytes).unwrap();
+    film
 }
 
 /// The program with a state; its folders are below `folder`.

@@ -1,6 +1,12 @@
 #[cfg(feature = "cluster")]
+mod commands;
+#[cfg(feature = "cluster")]
 mod database;
+#[cfg(feature = "cluster")]
+mod database_proxy;
 mod enrolment;
+#[cfg(feature = "cluster")]
+mod hanging_database;
 #[cfg(feature = "cluster")]
 mod household;
 mod nats_server;
@@ -8,6 +14,8 @@ mod nats_server;
 mod nginx_server;
 #[cfg(feature = "cluster")]
 mod postgres_server;
+#[cfg(feature = "cluster")]
+mod recordings;
 mod s3_server;
 mod sessions;
 mod shared_store;

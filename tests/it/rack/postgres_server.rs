@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 /// User and group that the cluster runs as when the tests run as root, which PostgreSQL refuses; no files belong to them.
@@ -69,14 +70,43 @@ impl PostgresServer {
         }
     }
 
+    /// Signals all its processes.
+    pub fn signal(&self, signal: Signal) {
+        let main = Pid::from_child(self.child.as_ref().expect("it runs"));
+        // The main process first: it must not start others meanwhile.
+        for pid in std::iter::once(main).chain(children(main)) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// Requires a password for a new user; returns the address of its database without user and password.
+    pub fn add_user_with_password(&self, name: &str, password: &str) -> String {
+        self.sql(&format!("CREATE USER {name} PASSWORD '{password}'"));
+        let rules = self.folder.path().join("data/pg_hba.conf");
+        let text = std::fs::read_to_string(&rules).expect("the rules");
+        std::fs::write(&rules, format!("host all {name} 127.0.0.1/32 scram-sha-256\n{text}")).expect("new rules");
+        assert_eq!(self.sql("SELECT pg_reload_conf()"), "t");
+        format!("127.0.0.1:{}/postgres", self.port)
+    }
+
     /// The answer to a statement, as text.
     pub fn sql(&self, statement: &str) -> String {
         self.try_sql(statement).expect("the statement succeeds")
     }
 
+    /// The answer to a statement in another database.
+    pub fn sql_in(&self, database: &str, statement: &str) -> String {
+        let url = format!("{}/{database}", self.url.rsplit_once('/').expect("a path").0);
+        self.try_sql_at(&url, statement).expect("the statement succeeds")
+    }
+
     fn try_sql(&self, statement: &str) -> Option<String> {
+        self.try_sql_at(&self.url, statement)
+    }
+
+    fn try_sql_at(&self, url: &str, statement: &str) -> Option<String> {
         let mut psql = Command::new(self.programs.join("psql"));
-        psql.args(["-X", "-A", "-t", "-c", statement, &self.url]).env("PGCONNECT_TIMEOUT", "2");
+        psql.args(["-X", "-A", "-t", "-c", statement, url]).env("PGCONNECT_TIMEOUT", "2");
         let output = psql.output().expect("psql runs");
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
@@ -101,8 +131,25 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
+        if self.child.is_some() {
+            // Stopped processes would not notice that the main one is gone.
+            self.signal(Signal::CONT);
+        }
         self.kill();
     }
+}
+
+/// The processes that a process has started.
+fn children(parent: Pid) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |id: &i32| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // After the name in parentheses: the state, then the parent.
+        let after_name = status.rsplit_once(')').map_or("", |(_, rest)| rest);
+        after_name.split_whitespace().nth(1) == Some(&*parent.as_raw_nonzero().to_string())
+    };
+    ids.filter(is_child).filter_map(Pid::from_raw).collect()
 }
 
 /// The folder with initdb, which Debian does not put into PATH.

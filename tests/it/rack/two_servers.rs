@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::{Value, json};
 
-use super::household::{Household, Server};
+use super::household::{Household, Server, another_film, progress_path};
 use super::nginx_server::NginxServer;
 use crate::kit::response::{expect_error, expect_success, send_until_ready};
 
@@ -296,11 +296,6 @@ impl Clients {
     }
 }
 
-fn progress_path(film: &Path) -> String {
-    let query = serde_urlencoded::to_string([("path", film.to_str().unwrap())]).unwrap();
-    format!("/api/stream/progress?{query}")
-}
-
 /// Reads from the first address that answers with 200, in time.
 async fn read_from_any(client: &Client, bases: &[String], path: &str, token: &str) {
     let began = Instant::now();
@@ -346,18 +341,6 @@ fn report(name: &str, mut times: Vec<Duration>) {
     if let (Some(median), Some(worst)) = (times.get(times.len() / 2), times.last()) {
         eprintln!("{name}: {} rounds, first answer after {median:?} (median), {worst:?} (worst)", times.len());
     }
-}
-
-/// A film with other bytes beside that of the household.
-fn another_film(household: &Household, name: &str) -> PathBuf {
-    let film = household.film.with_file_name(name);
-    let mut bytes = std::fs::read(&household.film).unwrap();
-    // A box that players skip (ISO/IEC 14496-12, 8.1.2).
-    bytes.extend([0, 0, 0, 16]);
-    bytes.extend(b"free");
-    bytes.extend(format!("{name:8.8}").bytes());
-    std::fs::write(&film, bytes).unwrap();
-    film
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Recordings of two servers of one database and one recordings folder: each is made once, also over a fail-over, and the former
 //! active server no longer reaches the file.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -186,6 +187,7 @@ async fn replace_recording_server(studio: &Studio, is_stopped: bool) {
     let channel = studio.add_channel(&former).await;
     let id = studio.schedule(&former, &channel, 0, 50).await;
     let (path, before) = studio.wait_until_stored(&id).await;
+    let former_file = std::fs::metadata(&path).unwrap().ino();
     if is_stopped {
         former.signal(Signal::STOP);
         let sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted";
@@ -195,9 +197,10 @@ async fn replace_recording_server(studio: &Studio, is_stopped: bool) {
         proxy.cut();
     }
     active.wait_until_listening();
-    // The former server's file is still growing, or would be continued at its own length.
+    // Not the bytes that the former server had not stored.
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !std::fs::metadata(&path).is_ok_and(|file| file.len() > before.len() as u64 + 100_000) {
+    let min_len = before.len() as u64 + 100_000;
+    while !std::fs::metadata(&path).is_ok_and(|file| file.ino() != former_file && file.len() > min_len) {
         assert!(Instant::now() < deadline, "the new server records");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

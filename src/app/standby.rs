@@ -1,7 +1,9 @@
 //! The wait for the state in PostgreSQL: meanwhile requests are passed on to the active server, or held. Once this server is active,
 //! it takes over the socket without closing it.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +16,7 @@ use crate::config::Config;
 use crate::domain::signing::parse_keys;
 use crate::error::{Error, Result};
 use crate::http::forward::{self, ActiveServer};
+use crate::service::renditions::local_encoders::LocalEncoders;
 use crate::store::{self, DatabaseStatus, Store};
 
 /// The part of the server that passes requests on. Dropping it ends it.
@@ -85,6 +88,7 @@ impl Forwarding {
         tokio::select! {
             opened = opening => opened.map_err(Error::internal)?,
             () = systemd::feed_watchdog(|| std::future::ready(())) => Err(Error::internal("the watchdog has ended")),
+            never = test_encoders_as_standby(config, self.active.subscribe()) => match never {},
         }
     }
 
@@ -109,6 +113,17 @@ impl Forwarding {
         self.request_stop();
         (&mut self.task).await.map_err(Error::internal)?
     }
+}
+
+/// Tests the encoders while another server is active, so that encoded sessions do not wait for that after the takeover.
+async fn test_encoders_as_standby(config: &Config, mut active: watch::Receiver<ActiveServer>) -> Infallible {
+    if active.wait_for(|server| server.address.is_some() && !server.is_this).await.is_ok() {
+        let encoders = LocalEncoders::new(config);
+        encoders.can_transcode().await;
+        encoders.test_encoders().await;
+        encoders.follow_devices(Path::new("/dev")).await;
+    }
+    std::future::pending().await
 }
 
 fn to_active_server(status: &DatabaseStatus) -> ActiveServer {

@@ -11,6 +11,7 @@ mod media;
 #[path = "../it/rack/nats_server.rs"]
 mod nats_server;
 #[path = "../it/rack/postgres_server.rs"]
+#[allow(dead_code, reason = "the tests need more of it")]
 mod postgres_server;
 #[path = "../it/rack/s3_server.rs"]
 #[allow(dead_code, reason = "the tests need more of it")]

@@ -20,5 +20,7 @@ mod s3_server;
 mod sessions;
 mod shared_store;
 #[cfg(feature = "cluster")]
+mod standby_encoders;
+#[cfg(feature = "cluster")]
 mod two_servers;
 mod worker_program;

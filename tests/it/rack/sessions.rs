@@ -1,10 +1,12 @@
 //! Sessions whose segments a worker makes.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hearthcast::config::BackendSetting;
 use hearthcast::service::workers;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::nats_server::NatsServer;
 use super::worker_program::WorkerProgram;
@@ -33,54 +35,102 @@ async fn wait_for_workers(server: &Server, failure: &str, is_met: impl Fn(&[Valu
     }
 }
 
+/// A server with one slot, whose run at work pauses after the segments it makes ahead, and a worker.
+struct BusyServer {
+    nats: NatsServer,
+    server: Server,
+    folder: TempDir,
+    worker: WorkerProgram,
+    worker_folder: TempDir,
+    session: Value,
+}
+
+impl BusyServer {
+    async fn start() -> Option<Self> {
+        let nats = NatsServer::start()?;
+        let folder = tempfile::tempdir().unwrap();
+        let film = folder.path().join("first.mp4");
+        flash_and_beep(&film, 60, ENCODED);
+        let roots = [folder.path()];
+        let server = kit::start_server_with(&roots, |config| {
+            config.queue = Some(nats.url.clone());
+            config.backend = BackendSetting::Ffmpeg;
+            config.limits.concurrent_jobs = 1;
+        });
+        let server = server.await;
+        workers::start(&server.service);
+        assert!(remote_workers(&server).await.is_empty());
+        let worker_folder = tempfile::tempdir().unwrap();
+        let worker = WorkerProgram::enrol(&server, worker_folder.path()).await;
+        wait_for_workers(&server, "the worker does not report", |workers| workers.len() == 1).await;
+        let (session, player) = start_encode(&server, &film, 90).await;
+        player.segment(0).await.unwrap();
+        assert!(!is_busy(&remote_workers(&server).await), "this server has a free slot");
+        Some(Self { nats, server, folder, worker, worker_folder, session })
+    }
+
+    /// Jumps to these segments until the worker has a run: a busy machine may claim one too late.
+    async fn jump_until_busy(&self, player: &PlayerSession, indexes: &[usize]) -> bool {
+        for index in indexes {
+            player.segment(*index).await.unwrap();
+            if is_busy(&remote_workers(&self.server).await) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+async fn start_encode(server: &Server, film: &Path, max_kbps: u32) -> (Value, PlayerSession) {
+    let transcode = json!({"forceTranscode": true, "profile": {"maxBitrateKbps": max_kbps}});
+    let (status, session) = player::start(server, film, transcode).await;
+    assert_eq!(status, 200, "{session}");
+    let player = PlayerSession::open(server, &session).await.unwrap();
+    (session, player)
+}
+
+fn is_busy(workers: &[Value]) -> bool {
+    workers.len() == 1 && workers[0]["activeJobCount"] == 1 && workers[0]["status"] == "busy"
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_continues_when_its_worker_is_killed() {
-    let Some(nats) = NatsServer::start() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let films = ["first.mp4", "second.mkv"].map(|name| folder.path().join(name));
-    films.iter().for_each(|film| flash_and_beep(film, 60, ENCODED));
-    let roots = [folder.path()];
-    let server = kit::start_server_with(&roots, |config| {
-        config.queue = Some(nats.url.clone());
-        config.backend = BackendSetting::Ffmpeg;
-        config.limits.concurrent_jobs = 1;
-    });
-    let server = server.await;
-    workers::start(&server.service);
-    assert!(remote_workers(&server).await.is_empty());
-    let worker_folder = tempfile::tempdir().unwrap();
-    let mut worker = WorkerProgram::enrol(&server, worker_folder.path()).await;
-    wait_for_workers(&server, "the worker does not report", |workers| workers.len() == 1).await;
-
-    // Its run pauses after the segments it makes ahead, so this server has no free slot.
-    let transcode = json!({"forceTranscode": true, "profile": {"maxBitrateKbps": 90}});
-    let (status, local) = player::start(&server, &films[0], transcode.clone()).await;
-    assert_eq!(status, 200, "{local}");
-    let local_player = PlayerSession::open(&server, &local).await.unwrap();
-    local_player.segment(0).await.unwrap();
-    let is_busy = |workers: &[Value]| workers[0]["activeJobCount"] == 1 && workers[0]["status"] == "busy";
-    assert!(!is_busy(&remote_workers(&server).await), "this server has a free slot");
-
-    let (status, remote) = player::start(&server, &films[1], transcode).await;
-    assert_eq!(status, 200, "{remote}");
-    let remote_player = PlayerSession::open(&server, &remote).await.unwrap();
-    // A busy machine may claim a run too late; the next jump starts another one.
-    for index in [0, 4, 8, 12] {
-        remote_player.segment(index).await.unwrap();
-        if is_busy(&remote_workers(&server).await) {
-            break;
-        }
+    let Some(mut busy) = BusyServer::start().await else { return };
+    let film = busy.folder.path().join("second.mkv");
+    flash_and_beep(&film, 60, ENCODED);
+    let (session, player) = start_encode(&busy.server, &film, 90).await;
+    if !busy.jump_until_busy(&player, &[0, 4, 8, 12]).await {
+        let log = std::fs::read_to_string(busy.worker_folder.path().join("log")).unwrap();
+        wait_for_workers(&busy.server, &format!("the worker has no run; its log: {log}"), is_busy).await;
     }
-    let log = std::fs::read_to_string(worker_folder.path().join("log")).unwrap();
-    wait_for_workers(&server, &format!("the worker has no run; its log: {log}"), is_busy).await;
-    worker.kill();
-    let bytes = remote_player.fetch_all().await.unwrap();
-    wait_for_workers(&server, "a killed worker is listed", <[Value]>::is_empty).await;
-    let joined = folder.path().join("joined.ts");
+    busy.worker.kill();
+    let bytes = player.fetch_all().await.unwrap();
+    wait_for_workers(&busy.server, "a killed worker is listed", <[Value]>::is_empty).await;
+    let joined = busy.folder.path().join("joined.ts");
     std::fs::write(&joined, bytes).unwrap();
     let decoded = player::decode(&joined).await;
     assert_eq!(decoded.timing_faults(), [""; 0]);
     assert!((decoded.video_seconds() - 60.0).abs() < 0.5, "{} s", decoded.video_seconds());
-    player::stop(&server, &local).await;
-    player::stop(&server, &remote).await;
+    player::stop(&busy.server, &busy.session).await;
+    player::stop(&busy.server, &session).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_has_runs_after_nats_server_was_killed() {
+    let Some(mut busy) = BusyServer::start().await else { return };
+    busy.nats.kill();
+    busy.nats.run().unwrap();
+    let film = busy.folder.path().join("second.mkv");
+    flash_and_beep(&film, 60, ENCODED);
+    let began = Instant::now();
+    for max_kbps in 91.. {
+        let (session, player) = start_encode(&busy.server, &film, max_kbps).await;
+        let has_run = busy.jump_until_busy(&player, &[0, 6]).await;
+        player::stop(&busy.server, &session).await;
+        if has_run {
+            break;
+        }
+        assert!(began.elapsed() < MAX_WAIT, "the worker has no run");
+    }
+    player::stop(&busy.server, &busy.session).await;
 }

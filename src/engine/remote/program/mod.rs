@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_nats::Client;
+use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::{AckKind, Message};
 use futures_util::StreamExt;
 use jiff::Timestamp;
@@ -149,14 +150,20 @@ impl Worker {
     }
 
     async fn take_offers_until_error(&self) -> Result<(), String> {
-        let consumer = nats::job_consumer(&self.client).await?;
         loop {
-            let batch = consumer.batch().max_messages(1).expires(PULL_TIME).messages().await;
-            let mut batch = batch.map_err(|cause| cause.to_string())?;
-            while let Some(message) = batch.next().await {
-                self.make_run(&message.map_err(|cause| cause.to_string())?).await;
-            }
+            // A restart of nats-server loses the consumer, and then a pull has no offer, and no error either.
+            let consumer = nats::job_consumer(&self.client).await?;
+            while self.take_offer(&consumer).await? {}
         }
+    }
+
+    /// Makes the run of the next offer; false when none came within [`PULL_TIME`].
+    async fn take_offer(&self, consumer: &PullConsumer) -> Result<bool, String> {
+        let batch = consumer.batch().max_messages(1).expires(PULL_TIME).messages().await;
+        let mut batch = batch.map_err(|cause| cause.to_string())?;
+        let Some(message) = batch.next().await else { return Ok(false) };
+        self.make_run(&message.map_err(|cause| cause.to_string())?).await;
+        Ok(true)
     }
 
     /// Makes an offered run, if it can still be claimed. The message is acknowledged at the end, and its progress meanwhile.

@@ -83,8 +83,8 @@ async fn soak(folder: &Path, films: Films, duration: Duration) {
         ("HEARTHCAST_RECORDINGS", recorded.to_str().expect("a text")),
         ("HEARTHCAST_LIMITS_CONCURRENT_JOBS", "4"),
         ("HEARTHCAST_LIMITS_SESSIONS_PER_USER", "8"),
-        // Full within minutes, so that memory is flat afterwards.
-        ("HEARTHCAST_LIMITS_SEGMENT_MEMORY_BYTES", "67108864"),
+        // Full within the first third, so that memory is flat afterwards.
+        ("HEARTHCAST_LIMITS_SEGMENT_MEMORY_BYTES", "16777216"),
     ];
     let server = Arc::new(ServerProcess::start(&[&library], &settings).await);
     let mut channels = Vec::new();

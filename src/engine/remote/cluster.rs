@@ -257,10 +257,21 @@ impl Cluster {
         events.send(RunEvent::Ended(end)).await.map_err(|_| RunRefusal::NotYours)
     }
 
-    /// Records a heartbeat of a run. While other events wait, it is not needed.
+    /// Records a heartbeat of a run, and repeats to its worker the last segment that it may make, or that the run is over: that
+    /// message may have been lost. A run that is not known may be one of a former server process.
     pub fn record_beat(&self, run: &str) {
-        if let Some(active) = self.lock().runs.get(run).filter(|run| run.worker.is_some()) {
-            let _ = active.events.try_send(RunEvent::Beat);
+        let control = match self.lock().runs.get(run) {
+            Some(active) => {
+                if active.worker.is_some() {
+                    // While other events wait, it is not needed.
+                    let _ = active.events.try_send(RunEvent::Beat);
+                }
+                RunControl::Through { through: active.through }
+            }
+            None => RunControl::Cancel,
+        };
+        if let Some(queue) = self.queue() {
+            queue.control(run, control);
         }
     }
 

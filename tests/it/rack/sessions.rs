@@ -79,6 +79,20 @@ impl BusyServer {
         }
         false
     }
+
+    /// Starts sessions with other bit rates until the worker has a run; returns the last session and its bit rate.
+    async fn encode_at_worker(&self, film: &Path, first_kbps: u32) -> (Value, u32) {
+        let began = Instant::now();
+        for max_kbps in first_kbps.. {
+            let (session, player) = start_encode(&self.server, film, max_kbps).await;
+            if self.jump_until_busy(&player, &[0, 6]).await {
+                return (session, max_kbps);
+            }
+            player::stop(&self.server, &session).await;
+            assert!(began.elapsed() < MAX_WAIT, "the worker has no run");
+        }
+        unreachable!("there are other bit rates")
+    }
 }
 
 async fn start_encode(server: &Server, film: &Path, max_kbps: u32) -> (Value, PlayerSession) {
@@ -118,19 +132,14 @@ async fn a_session_continues_when_its_worker_is_killed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_has_runs_after_nats_server_was_killed() {
     let Some(mut busy) = BusyServer::start().await else { return };
-    busy.nats.kill();
-    busy.nats.run().unwrap();
     let film = busy.folder.path().join("second.mkv");
     flash_and_beep(&film, 60, ENCODED);
-    let began = Instant::now();
-    for max_kbps in 91.. {
-        let (session, player) = start_encode(&busy.server, &film, max_kbps).await;
-        let has_run = busy.jump_until_busy(&player, &[0, 6]).await;
-        player::stop(&busy.server, &session).await;
-        if has_run {
-            break;
-        }
-        assert!(began.elapsed() < MAX_WAIT, "the worker has no run");
-    }
+    let (session, max_kbps) = busy.encode_at_worker(&film, 91).await;
+    // Its run is over while the server cannot reach the worker.
+    busy.nats.kill();
+    player::stop(&busy.server, &session).await;
+    busy.nats.run().unwrap();
+    let (session, _) = busy.encode_at_worker(&film, max_kbps + 1).await;
+    player::stop(&busy.server, &session).await;
     player::stop(&busy.server, &busy.session).await;
 }

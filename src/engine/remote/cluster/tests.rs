@@ -6,15 +6,18 @@ use crate::domain::time::FrameRate;
 use crate::engine::RunError;
 use crate::engine::source::open_in_test;
 
-#[derive(Debug)]
-struct NoQueue;
+/// A queue without workers; it keeps the messages to them.
+#[derive(Debug, Default)]
+struct KeptControls(Mutex<Vec<(String, RunControl)>>);
 
-impl RunQueue for NoQueue {
+impl RunQueue for KeptControls {
     fn offer(&self, _: &str) -> futures_util::future::BoxFuture<'static, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 
-    fn control(&self, _: &str, _: RunControl) {}
+    fn control(&self, run: &str, control: RunControl) {
+        self.0.lock().unwrap().push((run.to_owned(), control));
+    }
 }
 
 /// A cluster with a queue and one local slot, and a rendition of 100 segments.
@@ -36,7 +39,7 @@ fn cluster() -> (Arc<Cluster>, Arc<RenditionSpec>, tempfile::TempDir) {
         package: None,
     };
     let cluster = Cluster::new(1);
-    cluster.connect(Arc::new(NoQueue));
+    cluster.connect(Arc::new(KeptControls::default()));
     (cluster, Arc::new(spec), folder)
 }
 
@@ -124,4 +127,25 @@ async fn runs_are_offered_to_workers_with_a_free_slot_when_this_server_is_full()
     cluster.record_report(report("a", 1));
     cluster.remove_expired(|_| false);
     assert_eq!(cluster.workers().len(), 0, "it was removed by an admin");
+}
+
+#[tokio::test]
+async fn a_heartbeat_gets_the_limit_again_and_that_of_another_run_its_end() {
+    let (_, spec, _folder) = cluster();
+    let (cluster, kept) = (Cluster::new(1), Arc::new(KeptControls::default()));
+    cluster.connect(kept.clone());
+    let mut run = cluster.open_run("1".into(), &spec, (4, 12), 5);
+    cluster.record_beat("1");
+    assert!(run.events.try_recv().is_err(), "it is not claimed");
+    cluster.claim("1", "a").await.unwrap();
+    cluster.set_through("1", 7);
+    cluster.record_beat("1");
+    assert!(matches!(run.events.recv().await, Some(RunEvent::Claimed)));
+    assert!(matches!(run.events.recv().await, Some(RunEvent::Beat)));
+    cluster.record_beat("2");
+    drop(run);
+    cluster.record_beat("1");
+    let limit = |through| ("1".to_owned(), RunControl::Through { through });
+    let end = |run: &str| (run.to_owned(), RunControl::Cancel);
+    assert_eq!(*kept.0.lock().unwrap(), [limit(5), limit(7), end("2"), end("1"), end("1")]);
 }

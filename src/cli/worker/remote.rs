@@ -12,7 +12,7 @@ use crate::engine::remote::program::{WorkerOptions, work};
 /// The options of a worker for another machine.
 #[derive(Args)]
 pub struct RemoteArgs {
-    /// Address of the server, e.g. https://tv.example.
+    /// Address of the server, e.g. <https://tv.example>.
     #[arg(long, value_name = "URL", conflicts_with_all = ["number", "network", "make_registry"])]
     server: Option<String>,
     /// The one-time code of an admin, needed at the first start.

@@ -160,5 +160,6 @@ async fn no_segment_fails_when_the_store_stops() {
     }
     let counts = counts(&second);
     assert!(counts.hits >= 1 && !counts.is_available, "{counts:?}");
-    assert!(counts.skipped <= 4 && counts.faults <= 6, "it is left alone: {counts:?}");
+    // A few reads are under way when the third one fails, and one is tried each 30 s.
+    assert!(counts.skipped + counts.faults < playback.len() as u64 / 2, "it is left alone: {counts:?}");
 }

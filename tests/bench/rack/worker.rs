@@ -28,7 +28,7 @@ impl Worker {
         let _ = self.child.wait();
     }
 
-    /// Starts it again, with the credential that it has, for the server at `base`.
+    /// Starts it again with its stored credential; its server is at `base`.
     pub fn run(&mut self, base: &str) {
         self.child = spawn(base, &self.folder, &self.ffmpeg, &[]);
     }

@@ -21,6 +21,7 @@ mod encoder_report;
 mod encoders;
 mod folders;
 mod machine;
+mod queue;
 
 /// Most quarantined files that are listed.
 const MAX_LISTED_FILES: usize = 20;
@@ -61,6 +62,7 @@ impl Doctor {
         findings.push(folders::check_folder("state", &config.state));
         findings.push(folders::check_folder("segments", &config.cache));
         findings.extend(runtime.block_on(check_segment_store(&config)));
+        findings.extend(runtime.block_on(queue::check_queue(&config)));
         findings.extend(machine::check_ports(&config));
         findings.push(machine::check_open_files(&config));
         let database = config.database_address().map(check_database);

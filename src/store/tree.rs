@@ -54,6 +54,7 @@ trees! {
     Workers "workers" true,
     Household "household" true,
     Sessions "sessions" true,
+    QueueKeys "queue-keys" true,
 }
 
 impl Tree {

@@ -8,7 +8,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::cluster::{OfferedRun, RunEvent};
-use super::message::RunControl;
 use super::{Cluster, random_id};
 use crate::domain::codec::TargetCodec;
 use crate::domain::media::Container;
@@ -195,7 +194,6 @@ impl RemoteRun {
                     }
                     let through = *self.gate.borrow_and_update();
                     self.cluster.set_through(&run.id, through);
-                    queue.control(&run.id, RunControl::Through { through });
                     continue;
                 }
                 event = timeout_at(deadline, run.events.recv()) => event,

@@ -257,27 +257,33 @@ impl Cluster {
         events.send(RunEvent::Ended(end)).await.map_err(|_| RunRefusal::NotYours)
     }
 
-    /// Records a heartbeat of a run, and repeats to its worker the last segment that it may make, or that the run is over: that
-    /// message may have been lost. A run that is not known may be one of a former server process.
-    pub fn record_beat(&self, run: &str) {
+    /// Records a heartbeat of a worker for a run, and repeats to it the last segment that it may make, or that the run is over or
+    /// belongs to another worker: that message may have been lost. A run that is not known may be one of a former server process.
+    pub fn record_beat(&self, worker: &str, run: &str) {
         let control = match self.lock().runs.get(run) {
-            Some(active) => {
+            Some(active) if active.worker.as_deref().is_none_or(|owner| owner == worker) => {
                 if active.worker.is_some() {
                     // While other events wait, it is not needed.
                     let _ = active.events.try_send(RunEvent::Beat);
                 }
                 RunControl::Through { through: active.through }
             }
-            None => RunControl::Cancel,
+            _ => RunControl::Cancel,
         };
-        if let Some(queue) = self.queue() {
-            queue.control(run, control);
-        }
+        self.control(Some(worker), run, control);
     }
 
+    /// Raises the last segment that a run may make, and notifies its worker.
     pub(super) fn set_through(&self, run: &str, through: usize) {
-        if let Some(active) = self.lock().runs.get_mut(run) {
-            active.through = active.through.max(through);
+        let mut state = self.lock();
+        let Some(active) = state.runs.get_mut(run) else { return };
+        active.through = active.through.max(through);
+        self.control(active.worker.as_deref(), run, RunControl::Through { through });
+    }
+
+    fn control(&self, worker: Option<&str>, run: &str, control: RunControl) {
+        if let (Some(worker), Some(queue)) = (worker, self.queue()) {
+            queue.control(worker, run, control);
         }
     }
 
@@ -325,10 +331,9 @@ impl ActiveRun {
 
 impl Drop for OfferedRun {
     fn drop(&mut self) {
-        self.cluster.lock().runs.remove(&self.id);
-        if let Some(queue) = self.cluster.queue() {
-            queue.control(&self.id, RunControl::Cancel);
-        }
+        let removed = self.cluster.lock().runs.remove(&self.id);
+        let worker = removed.and_then(|run| run.worker);
+        self.cluster.control(worker.as_deref(), &self.id, RunControl::Cancel);
     }
 }
 

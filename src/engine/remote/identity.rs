@@ -46,13 +46,18 @@ impl WorkerIdentity {
 
     /// A signature, base64url without padding.
     pub fn sign(&self, text: &str) -> String {
-        BASE64URL_NOPAD.encode(self.key_pair.sign(text.as_bytes()).as_ref())
+        BASE64URL_NOPAD.encode(&self.sign_bytes(text.as_bytes()))
+    }
+
+    /// A signature, 64 bytes.
+    pub fn sign_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        self.key_pair.sign(bytes).as_ref().to_vec()
     }
 }
 
-/// Whether this is the text of a public key.
-pub fn is_public_key(public_key: &str) -> bool {
-    BASE64URL_NOPAD.decode(public_key.as_bytes()).is_ok_and(|bytes| bytes.len() == 32)
+/// The 32 bytes of a public key; None if it is not the text of one.
+pub fn parse_public_key(public_key: &str) -> Option<Vec<u8>> {
+    BASE64URL_NOPAD.decode(public_key.as_bytes()).ok().filter(|bytes| bytes.len() == 32)
 }
 
 /// Whether `signature` is that of `text` by the owner of `public_key`.
@@ -71,7 +76,7 @@ mod tests {
         let (own, other) = (WorkerIdentity::generate().unwrap(), WorkerIdentity::generate().unwrap());
         let own = WorkerIdentity::from_text(&own.to_text()).unwrap();
         let signature = own.sign("a");
-        assert!(is_public_key(&own.public_key()) && !is_public_key("AAAA"));
+        assert!(parse_public_key(&own.public_key()).is_some() && parse_public_key("AAAA").is_none());
         assert!(is_signed_by(&own.public_key(), "a", &signature));
         assert!(!is_signed_by(&own.public_key(), "b", &signature));
         assert!(!is_signed_by(&other.public_key(), "a", &signature));

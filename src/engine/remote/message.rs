@@ -87,6 +87,8 @@ pub struct Credential {
     pub expires_at: i64,
     /// Address of the queue.
     pub queue: String,
+    /// Its JWT for the queue, which expires with the token.
+    pub queue_jwt: String,
 }
 
 /// The text a worker signs to renew its credential.

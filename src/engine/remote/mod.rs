@@ -8,8 +8,12 @@ pub mod identity;
 pub mod message;
 #[cfg(feature = "cluster")]
 pub mod nats;
+pub mod nats_server;
+pub mod nkey;
 #[cfg(feature = "cluster")]
 pub mod program;
+pub mod queue_authority;
+pub mod subjects;
 
 pub use backend::RemoteBackend;
 pub use cluster::{Cluster, OfferedRun, RunEvent, RunRefusal, WorkerStatus};
@@ -21,8 +25,8 @@ pub trait RunQueue: Send + Sync + std::fmt::Debug {
     /// Offers a run; resolves once the queue has stored it. The error is for people.
     fn offer(&self, run: &str) -> BoxFuture<'static, Result<(), String>>;
 
-    /// Sends a message to the worker of a run, if there is one. It may get lost.
-    fn control(&self, run: &str, control: RunControl);
+    /// Sends a message about a run to its worker. It may get lost.
+    fn control(&self, worker: &str, run: &str, control: RunControl);
 }
 
 /// 128 random bits in hexadecimal digits: an id that cannot be guessed.

@@ -71,6 +71,7 @@ fn worker_routes() -> Vec<Endpoint> {
     vec![
         route!(workers::enrolment::list, Access::Admin),
         route!(workers::enrolment::make_code, Access::Admin),
+        route!(workers::enrolment::queue_configuration, Access::Admin),
         route!(workers::enrolment::remove, Access::Admin),
         route!(workers::enrolment::enrol, Access::Public),
         route!(workers::enrolment::renew, Access::Public),

@@ -4,8 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use data_encoding::BASE64URL_NOPAD;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
+use url::Url;
 
 use crate::config::Config;
 use crate::domain::access::{Principal, Role};
@@ -13,8 +16,12 @@ use crate::domain::signing::{self, SignatureError};
 use crate::domain::visibility::Visibility;
 use crate::domain::worker::enrolment::EnrolmentCode;
 use crate::engine::remote::Cluster;
-use crate::engine::remote::identity::{is_public_key, is_signed_by};
+use crate::engine::remote::identity::{is_signed_by, parse_public_key};
 use crate::engine::remote::message::{Credential, renewal_text};
+#[cfg(feature = "cluster")]
+use crate::engine::remote::nats;
+use crate::engine::remote::nats_server::DEFAULT_PORT;
+use crate::engine::remote::queue_authority::QueueAuthority;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::accounts::{keys, random_bytes};
@@ -47,6 +54,18 @@ pub struct EnrolledWorker {
     pub enrolled_at: Timestamp,
 }
 
+/// From it come the keys by which the server signs credentials for its queue. There is one record.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct QueueSecret {
+    /// 32 random bytes, base64url without padding.
+    secret: String,
+    created_at: Timestamp,
+}
+
+/// The key of the record of [`QueueSecret`].
+const QUEUE_SECRET: &str = "secret";
+
 /// The remote workers of a server with a queue.
 pub struct RemoteWorkers {
     pub cluster: Arc<Cluster>,
@@ -57,6 +76,7 @@ pub struct RemoteWorkers {
     keys: keys::Keys,
     enrolled: Mutex<BTreeMap<String, EnrolledWorker>>,
     code: Mutex<EnrolmentCode>,
+    authority: OnceCell<Arc<QueueAuthority>>,
     /// Locked during every change.
     change_lock: tokio::sync::Mutex<()>,
 }
@@ -77,6 +97,7 @@ impl RemoteWorkers {
             keys: keys::open(&config.state)?,
             enrolled: Mutex::new(enrolled),
             code: Mutex::default(),
+            authority: OnceCell::new(),
             change_lock: tokio::sync::Mutex::default(),
         })))
     }
@@ -95,9 +116,10 @@ impl RemoteWorkers {
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(Error::invalid_field("name", format!("must have 1 to {MAX_NAME_BYTES} bytes")));
         }
-        if !is_public_key(public_key) {
+        if parse_public_key(public_key).is_none() {
             return Err(Error::invalid_field("publicKey", "must be an Ed25519 public key in base64url"));
         }
+        let authority = self.authority().await?;
         let _change = self.change_lock.lock().await;
         if self.lock_enrolled().len() >= MAX_ENROLLED {
             return Err(Error::new(Code::Conflict, format!("{MAX_ENROLLED} workers are enrolled: remove one first")));
@@ -111,30 +133,69 @@ impl RemoteWorkers {
             EnrolledWorker { name: name.to_owned(), public_key: public_key.to_owned(), enrolled_at: self.clock.now() };
         self.store.put(Tree::Workers, &id, &worker).await?;
         tracing::info!(worker = id, name, "a remote worker was enrolled");
-        self.lock_enrolled().insert(id.clone(), worker);
-        Ok(self.credential(id))
+        let credential = self.credential(&authority, &id, &worker);
+        self.lock_enrolled().insert(id, worker);
+        Ok(credential)
     }
 
     /// A new token for the owner of a worker's private key.
     ///
     /// # Errors
-    /// `INVALID_CREDENTIALS`.
-    pub fn renew(&self, worker_id: &str, time: i64, signature: &str) -> Result<Credential> {
+    /// `INVALID_CREDENTIALS`; `STORAGE_FULL` when the keys of the queue cannot be stored.
+    pub async fn renew(&self, worker_id: &str, time: i64, signature: &str) -> Result<Credential> {
         let is_recent = (self.clock.now().as_second() - time).abs() <= MAX_CLOCK_DIFFERENCE_SECONDS;
-        let enrolled = self.lock_enrolled().get(worker_id).cloned();
         let is_signed =
-            enrolled.is_some_and(|worker| is_signed_by(&worker.public_key, &renewal_text(worker_id, time), signature));
-        if is_recent && is_signed {
-            return Ok(self.credential(worker_id.to_owned()));
-        }
-        let message = "the worker is not enrolled, or its key or its clock is wrong";
-        Err(Error::new(Code::InvalidCredentials, message))
+            |worker: &EnrolledWorker| is_signed_by(&worker.public_key, &renewal_text(worker_id, time), signature);
+        let enrolled = self.lock_enrolled().get(worker_id).cloned().filter(|worker| is_recent && is_signed(worker));
+        let Some(worker) = enrolled else {
+            let message = "the worker is not enrolled, or its key or its clock is wrong";
+            return Err(Error::new(Code::InvalidCredentials, message));
+        };
+        Ok(self.credential(&*self.authority().await?, worker_id, &worker))
     }
 
-    fn credential(&self, worker_id: String) -> Credential {
-        let expires_at = self.clock.now().as_second() + TOKEN_LIFETIME.as_secs();
-        let token = signing::sign_grant(&self.keys[0], TOKEN_RESOURCE, &worker_id, expires_at);
-        Credential { worker_id, token, expires_at, queue: self.queue.clone() }
+    fn credential(&self, authority: &QueueAuthority, worker_id: &str, worker: &EnrolledWorker) -> Credential {
+        let now = self.clock.now().as_second();
+        let expires_at = now + TOKEN_LIFETIME.as_secs();
+        let public_key = parse_public_key(&worker.public_key).unwrap_or_default();
+        Credential {
+            worker_id: worker_id.to_owned(),
+            token: signing::sign_grant(&self.keys[0], TOKEN_RESOURCE, worker_id, expires_at),
+            expires_at,
+            queue: self.queue.clone(),
+            queue_jwt: authority.worker_jwt(worker_id, &public_key, now, expires_at),
+        }
+    }
+
+    /// The keys of the queue, made when they are first needed.
+    ///
+    /// # Errors
+    /// `INTERNAL` when they cannot be read; `STORAGE_FULL` when they cannot be stored.
+    async fn authority(&self) -> Result<Arc<QueueAuthority>> {
+        let open = async {
+            let stored = match self.store.get::<QueueSecret>(Tree::QueueKeys, QUEUE_SECRET)? {
+                Some(stored) => stored,
+                None => {
+                    let secret = BASE64URL_NOPAD.encode(&random_bytes::<32>());
+                    let made = QueueSecret { secret, created_at: self.clock.now() };
+                    self.store.put(Tree::QueueKeys, QUEUE_SECRET, &made).await?;
+                    made
+                }
+            };
+            let secret = BASE64URL_NOPAD.decode(stored.secret.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
+            let secret: [u8; 32] = secret.ok_or_else(|| Error::internal("the keys of the queue are damaged"))?;
+            Ok(Arc::new(QueueAuthority::new(&secret, stored.created_at.as_second())))
+        };
+        self.authority.get_or_try_init(|| open).await.cloned()
+    }
+
+    /// A configuration for nats-server, by which it lets in this server and enrolled workers only.
+    ///
+    /// # Errors
+    /// `INTERNAL` when its keys cannot be read; `STORAGE_FULL` when they cannot be stored.
+    pub async fn queue_configuration(&self) -> Result<String> {
+        let port = Url::parse(&self.queue).ok().and_then(|address| address.port());
+        Ok(self.authority().await?.server_configuration(port.unwrap_or(DEFAULT_PORT)))
     }
 
     /// The worker of a token, as a principal of routes for workers; its user is the worker's id.
@@ -210,9 +271,12 @@ pub fn start(service: &Arc<Service>) {
     });
     #[cfg(feature = "cluster")]
     service.tasks.spawn(async move {
-        let is_enrolled = |id: &str| workers.is_enrolled(id);
-        let served = crate::engine::remote::nats::serve_cluster(workers.cluster.clone(), &workers.queue, is_enrolled);
-        if let Err(reason) = served.await {
+        let serve = async {
+            let authority = workers.authority().await.map_err(|error| error.to_string())?;
+            let is_enrolled = |id: &str| workers.is_enrolled(id);
+            nats::serve_cluster(workers.cluster.clone(), &workers.queue, authority, is_enrolled).await
+        };
+        if let Err(reason) = serve.await {
             tracing::error!(reason, "remote workers are not used");
         }
     });

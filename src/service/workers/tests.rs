@@ -5,6 +5,7 @@ use crate::store::tests::records::assert_golden;
 #[test]
 fn records_keep_their_bytes() {
     assert_golden::<EnrolledWorker>("workers");
+    assert_golden::<QueueSecret>("queue-keys");
 }
 
 fn open(folder: &tempfile::TempDir, clock: Clock) -> Arc<RemoteWorkers> {
@@ -38,27 +39,29 @@ async fn a_code_enrols_one_worker_whose_token_lasts_a_day() {
     let (id, time) = (credential.worker_id.as_str(), clock.now().as_second());
     let sign = |identity: &WorkerIdentity, time| identity.sign(&renewal_text(id, time));
     let stranger = WorkerIdentity::generate().unwrap();
-    assert_eq!(error(workers.renew(id, time, &sign(&stranger, time))), Code::InvalidCredentials);
-    assert_eq!(error(workers.renew(id, time - 301, &sign(&identity, time - 301))), Code::InvalidCredentials);
-    let renewed = workers.renew(id, time, &sign(&identity, time)).unwrap();
+    assert_eq!(error(workers.renew(id, time, &sign(&stranger, time)).await), Code::InvalidCredentials);
+    assert_eq!(error(workers.renew(id, time - 301, &sign(&identity, time - 301)).await), Code::InvalidCredentials);
+    let renewed = workers.renew(id, time, &sign(&identity, time)).await.unwrap();
     assert!(workers.authenticate(&renewed.token).is_ok());
 
     assert_eq!(workers.remove("w_0").await.unwrap_err().code, Code::NotFound);
     workers.remove(id).await.unwrap();
     assert_eq!(workers.authenticate(&renewed.token).unwrap_err().code, Code::Unauthorized);
-    assert_eq!(error(workers.renew(id, time, &sign(&identity, time))), Code::InvalidCredentials);
+    assert_eq!(error(workers.renew(id, time, &sign(&identity, time)).await), Code::InvalidCredentials);
 }
 
 #[tokio::test]
 async fn enrolled_workers_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let key = WorkerIdentity::generate().unwrap().public_key();
-    let before = {
+    let (before, configuration) = {
         let workers = open(&folder, Clock::default());
         workers.enrol(&workers.create_code().0, "desktop", &key).await.unwrap();
-        workers.enrolled()
+        (workers.enrolled(), workers.queue_configuration().await.unwrap())
     };
     let workers = open(&folder, Clock::default());
     assert_eq!(workers.enrolled(), before);
+    assert_eq!(workers.queue_configuration().await.unwrap(), configuration, "its keys are stored");
+    assert!(configuration.contains("port: 4222\n"));
     assert!(workers.is_enrolled(&before[0].0));
 }

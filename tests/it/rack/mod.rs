@@ -15,6 +15,8 @@ mod nginx_server;
 #[cfg(feature = "cluster")]
 mod postgres_server;
 #[cfg(feature = "cluster")]
+mod queue_credentials;
+#[cfg(feature = "cluster")]
 mod recordings;
 mod s3_server;
 mod sessions;

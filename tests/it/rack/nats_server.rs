@@ -6,26 +6,37 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A running nats-server with JetStream; dropping it kills it.
+/// A nats-server with JetStream; dropping it kills it.
 pub struct NatsServer {
     pub url: String,
-    port: u16,
+    pub port: u16,
+    /// Content of its configuration file, for the next start.
+    pub configuration: Option<String>,
     child: Option<Child>,
     folder: TempDir,
 }
 
 impl NatsServer {
-    /// Starts one; None, with a message, where none is installed. `scripts/packages test` installs it, so CI fails without.
-    pub fn start() -> Option<Self> {
+    /// One on a free port that is not started yet.
+    pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-        let mut server = Self { url: format!("nats://127.0.0.1:{port}"), port, child: None, folder };
-        if let Err(cause) = server.run() {
+        Self { url: format!("nats://127.0.0.1:{port}"), port, configuration: None, child: None, folder }
+    }
+
+    /// Starts one that lets in everybody; None as [`Self::run_if_installed`].
+    pub fn start() -> Option<Self> {
+        Self::new().run_if_installed()
+    }
+
+    /// Starts it; None, with a message, where none is installed. `scripts/packages test` installs it, so CI fails without.
+    pub fn run_if_installed(mut self) -> Option<Self> {
+        if let Err(cause) = self.run() {
             assert!(std::env::var_os("CI").is_none(), "nats-server is not installed: {cause}");
             eprintln!("skipped: nats-server is not installed (scripts/packages test installs it)");
             return None;
         }
-        Some(server)
+        Some(self)
     }
 
     /// Ends it with SIGKILL.
@@ -42,6 +53,11 @@ impl NatsServer {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:/usr/sbin"));
         command.args(["-js", "-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"]).arg(self.folder.path());
+        if let Some(text) = &self.configuration {
+            let file = self.folder.path().join("nats-server.conf");
+            std::fs::write(&file, text)?;
+            command.arg("-c").arg(file);
+        }
         self.child = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
         let deadline = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use hearthcast::config::BackendSetting;
 use hearthcast::service::workers;
+use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -46,8 +47,9 @@ struct BusyServer {
 }
 
 impl BusyServer {
-    async fn start() -> Option<Self> {
-        let nats = NatsServer::start()?;
+    /// With `checks_credentials` nats-server lets in this server and its workers only.
+    async fn start(checks_credentials: bool) -> Option<Self> {
+        let mut nats = if checks_credentials { NatsServer::new() } else { NatsServer::start()? };
         let folder = tempfile::tempdir().unwrap();
         let film = folder.path().join("first.mp4");
         flash_and_beep(&film, 60, ENCODED);
@@ -59,6 +61,13 @@ impl BusyServer {
         });
         let server = server.await;
         workers::start(&server.service);
+        let nats = match checks_credentials {
+            true => {
+                nats.configuration = Some(queue_configuration(&server).await);
+                nats.run_if_installed()?
+            }
+            false => nats,
+        };
         assert!(remote_workers(&server).await.is_empty());
         let worker_folder = tempfile::tempdir().unwrap();
         let worker = WorkerProgram::enrol(&server, worker_folder.path()).await;
@@ -95,6 +104,14 @@ impl BusyServer {
     }
 }
 
+/// The configuration for nats-server that an admin gets.
+async fn queue_configuration(server: &Server) -> String {
+    let request = server.request(Method::GET, "/api/workers/queue-configuration").bearer_auth(&server.admin);
+    let answer = request.send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    answer.text().await.unwrap()
+}
+
 async fn start_encode(server: &Server, film: &Path, max_kbps: u32) -> (Value, PlayerSession) {
     let transcode = json!({"forceTranscode": true, "profile": {"maxBitrateKbps": max_kbps}});
     let (status, session) = player::start(server, film, transcode).await;
@@ -109,7 +126,7 @@ fn is_busy(workers: &[Value]) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_continues_when_its_worker_is_killed() {
-    let Some(mut busy) = BusyServer::start().await else { return };
+    let Some(mut busy) = BusyServer::start(false).await else { return };
     let film = busy.folder.path().join("second.mkv");
     flash_and_beep(&film, 60, ENCODED);
     let (session, player) = start_encode(&busy.server, &film, 90).await;
@@ -130,8 +147,8 @@ async fn a_session_continues_when_its_worker_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_has_runs_after_nats_server_was_killed() {
-    let Some(mut busy) = BusyServer::start().await else { return };
+async fn a_worker_has_runs_after_nats_server_with_credentials_was_killed() {
+    let Some(mut busy) = BusyServer::start(true).await else { return };
     let film = busy.folder.path().join("second.mkv");
     flash_and_beep(&film, 60, ENCODED);
     let (session, max_kbps) = busy.encode_at_worker(&film, 91).await;

@@ -8,15 +8,15 @@ use crate::engine::source::open_in_test;
 
 /// A queue without workers; it keeps the messages to them.
 #[derive(Debug, Default)]
-struct KeptControls(Mutex<Vec<(String, RunControl)>>);
+struct KeptControls(Mutex<Vec<(String, String, RunControl)>>);
 
 impl RunQueue for KeptControls {
     fn offer(&self, _: &str) -> futures_util::future::BoxFuture<'static, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 
-    fn control(&self, run: &str, control: RunControl) {
-        self.0.lock().unwrap().push((run.to_owned(), control));
+    fn control(&self, worker: &str, run: &str, control: RunControl) {
+        self.0.lock().unwrap().push((worker.to_owned(), run.to_owned(), control));
     }
 }
 
@@ -135,17 +135,21 @@ async fn a_heartbeat_gets_the_limit_again_and_that_of_another_run_its_end() {
     let (cluster, kept) = (Cluster::new(1), Arc::new(KeptControls::default()));
     cluster.connect(kept.clone());
     let mut run = cluster.open_run("1".into(), &spec, (4, 12), 5);
-    cluster.record_beat("1");
+    cluster.set_through("1", 6);
+    cluster.record_beat("a", "1");
     assert!(run.events.try_recv().is_err(), "it is not claimed");
     cluster.claim("1", "a").await.unwrap();
     cluster.set_through("1", 7);
-    cluster.record_beat("1");
+    cluster.record_beat("a", "1");
     assert!(matches!(run.events.recv().await, Some(RunEvent::Claimed)));
     assert!(matches!(run.events.recv().await, Some(RunEvent::Beat)));
-    cluster.record_beat("2");
+    cluster.record_beat("b", "1");
+    assert!(run.events.try_recv().is_err(), "the heartbeat of another worker does not count");
+    cluster.record_beat("a", "2");
     drop(run);
-    cluster.record_beat("1");
-    let limit = |through| ("1".to_owned(), RunControl::Through { through });
-    let end = |run: &str| (run.to_owned(), RunControl::Cancel);
-    assert_eq!(*kept.0.lock().unwrap(), [limit(5), limit(7), end("2"), end("1"), end("1")]);
+    cluster.record_beat("a", "1");
+    let limit = |through| ("a".to_owned(), "1".to_owned(), RunControl::Through { through });
+    let end = |worker: &str, run: &str| (worker.to_owned(), run.to_owned(), RunControl::Cancel);
+    let expected = [limit(6), limit(7), limit(7), end("b", "1"), end("a", "2"), end("a", "1"), end("a", "1")];
+    assert_eq!(*kept.0.lock().unwrap(), expected);
 }

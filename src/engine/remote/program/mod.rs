@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use tokio::time::interval;
 
 use super::message::RunOffer;
-use super::nats;
+use super::{nats, subjects};
 use crate::domain::codec::TargetCodec;
 use crate::domain::worker::remote::WorkerReport;
 use crate::engine::ffmpeg::FfmpegBackend;
@@ -83,7 +83,9 @@ pub async fn work(options: WorkerOptions) -> Result<(), String> {
     let program = options.ffmpeg.clone();
     let backend = tokio::task::spawn_blocking(move || FfmpegBackend::with_program(&program)).await;
     let backend = backend.map_err(|cause| cause.to_string())??;
-    let client = nats::connect(&server.queue_address(), &format!("hearthcast worker {}", options.name)).await?;
+    let name = format!("hearthcast worker {}", options.name);
+    let inbox = subjects::inbox(server.worker_id());
+    let client = nats::connect(&server.queue_address(), &name, &inbox, server.clone()).await?;
     let report = WorkerReport {
         id: server.worker_id().to_owned(),
         name: options.name.clone(),
@@ -125,7 +127,7 @@ impl Worker {
             ticks.tick().await;
             report.active = self.active.load(Ordering::Relaxed);
             if let Ok(payload) = serde_json::to_vec(&report) {
-                let _ = self.client.publish(nats::report_subject(&report.id), payload.into()).await;
+                let _ = self.client.publish(subjects::report(&report.id), payload.into()).await;
             }
         }
     }
@@ -152,7 +154,7 @@ impl Worker {
     async fn take_offers_until_error(&self) -> Result<(), String> {
         loop {
             // A restart of nats-server loses the consumer, and then a pull has no offer, and no error either.
-            let consumer = nats::job_consumer(&self.client).await?;
+            let consumer = nats::offer_consumer(&self.client).await?;
             while self.take_offer(&consumer).await? {}
         }
     }
@@ -185,14 +187,14 @@ impl Worker {
         let mut ticks = interval(BEAT_INTERVAL);
         loop {
             ticks.tick().await;
-            let _ = self.client.publish(nats::beat_subject(run), "".into()).await;
+            let _ = self.client.publish(subjects::beat(self.server.worker_id(), run), "".into()).await;
             let _ = message.ack_with(AckKind::Progress).await;
         }
     }
 
     async fn make_offered_run(&self, run: &str) -> Result<(), String> {
         // Before the claim, so that no message is missed.
-        let controls = nats::subscribe(&self.client, nats::control_subject(run)).await?;
+        let controls = nats::subscribe(&self.client, subjects::control(self.server.worker_id(), run)).await?;
         let order = self.server.claim(run).await?;
         let is_rested =
             |encoder: &&&'static VideoEncoder| remaining_rest(self.backend.program(), encoder.name).is_none();

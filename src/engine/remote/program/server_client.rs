@@ -15,6 +15,7 @@ use url::Url;
 use super::credential_file::{CredentialFile, StoredCredential};
 use crate::engine::remote::identity::WorkerIdentity;
 use crate::engine::remote::message::{Credential, EnrolRequest, RenewRequest, RunEnd, WorkOrder, renewal_text};
+use crate::engine::remote::nats::QueueLogin;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -141,6 +142,12 @@ impl ServerClient {
 
     fn authorized(&self, request: RequestBuilder) -> RequestBuilder {
         request.bearer_auth(self.credential().token)
+    }
+}
+
+impl QueueLogin for ServerClient {
+    fn login(&self, nonce: &[u8]) -> (String, Vec<u8>) {
+        (self.credential().queue_jwt, self.identity.sign_bytes(nonce))
     }
 }
 

@@ -51,6 +51,8 @@ pub struct WorkerCredential {
     expires_at: i64,
     /// Address of the queue.
     queue: String,
+    /// JWT for the queue, where it checks credentials; it expires with the token.
+    queue_jwt: String,
 }
 
 /// All enrolled workers.
@@ -104,7 +106,18 @@ pub async fn enrol(service: Arc<Service>, mut call: Call) -> Result<Response> {
 pub async fn renew(service: Arc<Service>, mut call: Call) -> Result<Response> {
     let workers = remote_workers(&service)?;
     let WorkerRenewal { worker_id, time, signature } = call.json().await?;
-    Ok(reply::json(&WorkerCredential::from(workers.renew(&worker_id, time, &signature)?)))
+    Ok(reply::json(&WorkerCredential::from(workers.renew(&worker_id, time, &signature).await?)))
+}
+
+/// Configuration for nats-server that lets in this server and its workers only
+///
+/// It has no secret. It is for nats-server 2.9 or newer, on the port of `queue`.
+#[utoipa::path(get, path = "/api/workers/queue-configuration", responses(
+    (status = 200, description = "The content of a file for `nats-server -c`", content_type = "text/plain", body = String),
+    (status = 404, description = "`NOT_FOUND`: this server has no queue")))]
+pub async fn queue_configuration(service: Arc<Service>, _: Call) -> Result<Response> {
+    let text = remote_workers(&service)?.queue_configuration().await?;
+    Ok(reply::bytes("text/plain; charset=utf-8", text.into()))
 }
 
 /// Enrolled workers
@@ -130,7 +143,7 @@ pub async fn remove(service: Arc<Service>, call: Call) -> Result<Response> {
 }
 
 impl From<Credential> for WorkerCredential {
-    fn from(Credential { worker_id, token, expires_at, queue }: Credential) -> Self {
-        Self { worker_id, token, expires_at, queue }
+    fn from(Credential { worker_id, token, expires_at, queue, queue_jwt }: Credential) -> Self {
+        Self { worker_id, token, expires_at, queue, queue_jwt }
     }
 }

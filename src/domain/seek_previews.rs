@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use super::subtitles::format_time;
 
 /// Images of a sheet, across and down.
-pub const COLUMNS: usize = 5;
-pub const ROWS: usize = 5;
+pub const COLUMNS: usize = 6;
+pub const ROWS: usize = 6;
 pub const IMAGES_PER_SHEET: usize = COLUMNS * ROWS;
 
 /// Longest side of an image, pixels.
@@ -99,10 +99,10 @@ mod tests {
         let layout = |duration| PreviewLayout::new(duration, 16.0 / 9.0).unwrap();
         let shape = |duration| (layout(duration).interval_seconds, layout(duration).images, layout(duration).sheets());
         assert_eq!(shape(0.5), (2.0, 1, 1));
-        assert_eq!(shape(60.0), (2.0, 30, 2));
-        assert_eq!(shape(900.0), (5.0, 180, 8));
-        assert_eq!(shape(1800.0), (10.0, 180, 8));
-        assert_eq!(shape(5400.0), (10.0, 540, 22));
+        assert_eq!(shape(60.0), (2.0, 30, 1));
+        assert_eq!(shape(900.0), (5.0, 180, 5));
+        assert_eq!(shape(1800.0), (10.0, 180, 5));
+        assert_eq!(shape(5400.0), (10.0, 540, 15));
         assert_eq!(layout(1e9).images, MAX_IMAGES);
         assert_eq!(layout(60.0).size, (240, 136));
         assert_eq!(PreviewLayout::new(60.0, 9.0 / 16.0).unwrap().size, (136, 240));
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn every_moment_has_its_place_in_a_sheet() {
-        let layout = PreviewLayout::new(61.5, 16.0 / 9.0).unwrap();
+        let layout = PreviewLayout::new(81.5, 16.0 / 9.0).unwrap();
         let text = layout.render_webvtt(|sheet| format!("previews/{sheet}?v=1"));
         let cues: Vec<&str> = text.split("\n\n").collect();
-        assert_eq!((cues[0], cues.len()), ("WEBVTT", 32));
+        assert_eq!((cues[0], cues.len()), ("WEBVTT", 42));
         assert_eq!(cues[1], "00:00:00.000 --> 00:00:02.000\npreviews/0?v=1#xywh=0,0,240,136");
-        assert_eq!(cues[7], "00:00:12.000 --> 00:00:14.000\npreviews/0?v=1#xywh=240,136,240,136");
-        assert_eq!(cues[31], "00:01:00.000 --> 00:01:01.500\npreviews/1?v=1#xywh=0,136,240,136\n");
-        assert_eq!(layout.times_of(1).collect::<Vec<_>>(), [50.0, 52.0, 54.0, 56.0, 58.0, 60.0]);
+        assert_eq!(cues[8], "00:00:14.000 --> 00:00:16.000\npreviews/0?v=1#xywh=240,136,240,136");
+        assert_eq!(cues[41], "00:01:20.000 --> 00:01:21.500\npreviews/1?v=1#xywh=960,0,240,136\n");
+        assert_eq!(layout.times_of(1).collect::<Vec<_>>(), [72.0, 74.0, 76.0, 78.0, 80.0]);
         assert_eq!(layout.times_of(2).count() + layout.times_of(usize::MAX).count(), 0);
     }
 

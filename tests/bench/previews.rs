@@ -73,7 +73,7 @@ fn fps_filter(path: &Path) -> f64 {
     let begun = children_seconds();
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-threads", "1", "-skip_frame", "nokey", "-i"]).arg(path);
-    command.args(["-vf", "fps=1/10,scale=240:136,tile=5x5", "-f", "image2pipe", "-c:v", "mjpeg", "-"]);
+    command.args(["-vf", "fps=1/10,scale=240:136,tile=6x6", "-f", "image2pipe", "-c:v", "mjpeg", "-"]);
     assert!(command.stdout(Stdio::null()).status().expect("ffmpeg runs").success());
     (children_seconds() - begun) * 2.0
 }

@@ -15,7 +15,7 @@ use crate::service::Service;
 use crate::service::catalogue::ItemId;
 
 /// Version of layout and images: part of their addresses and of the keys in the cache.
-pub const PREVIEWS_VERSION: u32 = 2;
+pub const PREVIEWS_VERSION: u32 = 3;
 
 /// A film that has previews.
 struct PreviewedFilm {

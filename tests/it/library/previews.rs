@@ -15,7 +15,7 @@ use crate::kit::response::{expect_error, expect_success, send_until_ready};
 /// Brighter by this every two seconds, of 255.
 const STEP: f64 = 8.0 * 255.0 / 219.0;
 
-const SHEET_SIZE: (usize, usize) = (5 * 240, 5 * 136);
+const SHEET_SIZE: (usize, usize) = (6 * 240, 6 * 136);
 
 /// The mean brightness of each image of a sheet.
 fn image_levels(sheet: &[u8], folder: &Path) -> Vec<f64> {
@@ -31,7 +31,7 @@ fn image_levels(sheet: &[u8], folder: &Path) -> Vec<f64> {
     let (width, height) = SHEET_SIZE;
     assert_eq!(output.stdout.len(), width * height, "{}", String::from_utf8_lossy(&output.stderr));
     let level = |image: usize| {
-        let (left, top) = (image % 5 * 240, image / 5 * 136);
+        let (left, top) = (image % 6 * 240, image / 6 * 136);
         let pixels = (top + 20..top + 116).flat_map(|y| (left + 20..left + 220).map(move |x| y * width + x));
         pixels.map(|at| f64::from(output.stdout[at])).sum::<f64>() / (96.0 * 200.0)
     };
@@ -72,9 +72,9 @@ async fn previews_show_the_film_at_their_times() {
         );
         let index = index.text().await.unwrap();
         assert_eq!(index.matches(" --> ").count(), 31, "{film:?}: {index}");
-        let cue = index.split("\n\n").nth(7).unwrap();
+        let cue = index.split("\n\n").nth(8).unwrap();
         let (times, place) = cue.split_once('\n').unwrap();
-        assert_eq!(times, "00:00:12.000 --> 00:00:14.000");
+        assert_eq!(times, "00:00:14.000 --> 00:00:16.000");
         let (sheet_address, rectangle) = place.split_once('#').unwrap();
         assert_eq!(rectangle, "xywh=240,136,240,136");
         let base = url::Url::parse(&format!("{}{address}", server.base)).unwrap();
@@ -85,7 +85,7 @@ async fn previews_show_the_film_at_their_times() {
         for (image, level) in levels.iter().enumerate() {
             assert!((level - image as f64 * STEP).abs() < 5.0, "{film:?}: image {image} of {levels:?}");
         }
-        let missing = address.replace("previews.vtt", "previews/2");
+        let missing = address.replace("previews.vtt", "previews/1");
         expect_error(server.client.get(format!("{}{missing}", server.base)).send().await.unwrap(), 404, "NOT_FOUND")
             .await;
     }

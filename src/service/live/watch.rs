@@ -181,14 +181,9 @@ pub async fn playlist(
     if playlist.view == PlaylistView::Live
         && let Some(first) = &first
     {
-        // An error is reported when the player requests it.
+        // An error is reported when the player requests it. This also keeps the programme in use while a shared cache sends its
+        // segments.
         let _ = make_ahead(service, &playlist.channel, first);
-        // A shared cache may send all its segments.
-        if service.config.shared_cache
-            && let Some(active) = service.live_channels.existing_programme(&first.key)
-        {
-            active.touch();
-        }
     }
     Ok(playlist)
 }

@@ -67,6 +67,8 @@ pub struct Config {
     /// The ffmpeg executable; a bare name is looked up in `PATH`.
     pub ffmpeg: PathBuf,
     pub admin: Option<DeclaredAdmin>,
+    /// Whether segments of live channels have addresses that a shared cache (nginx, a CDN) can keep.
+    pub shared_cache: bool,
     /// Whether the lineup is also offered as an HDHomeRun network tuner (`/hdhr/<stream token>`).
     pub hdhomerun: bool,
     /// File with the stream token of the tuner to announce in the home network (SSDP); no tuner is announced if unset.
@@ -263,6 +265,7 @@ impl Config {
             allowed_sources: Vec::new(),
             ffmpeg: "ffmpeg".into(),
             admin: None,
+            shared_cache: false,
             hdhomerun: false,
             hdhomerun_token_file: None,
             find_marks: true,

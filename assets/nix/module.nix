@@ -52,6 +52,7 @@ let
       allowed_origins = setting (lib.types.listOf lib.types.str) "Other web origins that may use the API.";
       allowed_sources = setting (lib.types.listOf lib.types.str) "Non-global addresses that channels may come from.";
       trusted_proxies = setting (lib.types.listOf lib.types.str) "Proxies whose X-Forwarded-For is trusted.";
+      shared_cache = setting lib.types.bool "Whether segments of live channels have addresses that a shared cache can keep.";
       hdhomerun = setting lib.types.bool "Whether channels are also a network tuner.";
       find_marks = setting lib.types.bool "Whether intros and credits are looked for.";
       peer_address = setting lib.types.str "Where the other servers of a PostgreSQL database reach this one.";

@@ -48,6 +48,7 @@ pub fn merge(current: &Config, loaded: &Config) -> (Config, ConfigChange) {
             public_base_url "public_base_url"
             allowed_origins "allowed_origins"
             allowed_sources "allowed_sources"
+            shared_cache "shared_cache"
             hdhomerun "hdhomerun"
         }
         restart {

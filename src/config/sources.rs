@@ -51,7 +51,7 @@ const SETTING_VARIABLES: [(VariableKind, &str); 5] = [
          hdhomerun_token_file peer_address queue segments segments_endpoint segments_region segments_credentials_file otlp_endpoint",
     ),
     (VariableKind::Number, "segment_seconds subtitle_size_percent"),
-    (VariableKind::Boolean, "hdhomerun find_marks"),
+    (VariableKind::Boolean, "shared_cache hdhomerun find_marks"),
     (VariableKind::List(':'), "roots"),
     (VariableKind::List(','), "allowed_origins trusted_proxies allowed_sources forbidden_encoders"),
 ];

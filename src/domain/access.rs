@@ -31,7 +31,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// A user for whom the server acts by itself, without a login: everything is seen.
+    /// A user for whom the server acts by itself, or a shared cache, without a login: everything is seen.
     pub fn without_login(user_id: String) -> Self {
         Self {
             user_id,
@@ -68,6 +68,9 @@ pub enum Access {
     /// Live television for players that cannot send headers: as `Granted`, or a stream token (`token`), or a signed address
     /// (`token`, `exp`, `sig`).
     Live,
+    /// Segments of a channel for a shared cache: a signed grant as the first path component, the same for all viewers of the
+    /// channel. The route exists only if it is configured.
+    Shared,
     /// The token of a remote worker.
     Worker,
     /// Live television for programs that know a tuner by its address alone: a stream token as the first path component. The

@@ -18,9 +18,11 @@ use super::schedule::ScheduleDefinition;
 use super::segment_format::SegmentFormat;
 use super::time::{ChannelMs, Ticks, WallMs, format_timestamp};
 
+mod address;
 mod asset;
 mod multivariant;
 
+pub use address::{SegmentAddresses, segment_version};
 pub use asset::{LiveAsset, LiveAudio, LiveTrack};
 pub use multivariant::render_multivariant;
 
@@ -228,15 +230,16 @@ impl LivePlaylist {
         }
     }
 
-    /// The text of a track's playlist. `query` is appended to every address: the viewer's grant.
+    /// The text of a track's playlist.
     ///
     /// All tracks have the same segments, numbers and discontinuities.
-    pub fn render(&self, track: &LiveTrack, query: &str) -> String {
+    pub fn render(&self, track: &LiveTrack, addresses: SegmentAddresses<'_>) -> String {
         let (segments, is_complete) = (&self.segments, self.is_complete());
-        let mut text = String::with_capacity(256 + segments.len() * (130 + query.len()));
+        let mut text = String::with_capacity(256 + segments.len() * (130 + addresses.len()));
         self.push_head(&mut text, track.format(), is_complete);
         let mut discontinuities = segments.first().map_or(0, |first| first.discontinuities);
         let (mut programme_start_ms, mut init, mut programme_inits) = (None, None, ProgrammeInits::default());
+        let mut version = None;
         let copies = self.channel.copies;
         for segment in segments.iter() {
             // One tag per counted discontinuity (RFC 8216, section 6.2.1): a skip may have passed several.
@@ -246,19 +249,21 @@ impl LivePlaylist {
             }
             if programme_start_ms.replace(segment.programme_start_ms) != Some(segment.programme_start_ms) {
                 programme_inits = ProgrammeInits::new(&self.channel, track, segment);
+                version = addresses.programme_version(&self.channel, segment.programme_start_ms);
             }
             if let Some(kind) = track.kind()
                 && let Some(found) = programme_inits.init_of(segment.index).filter(|found| init != Some(*found))
             {
-                let _ = writeln!(text, "#EXT-X-MAP:URI=\"{}{query}\"", LiveAsset::Init(kind, found).name());
+                let name = LiveAsset::Init(kind, found).name();
+                let _ = writeln!(text, "#EXT-X-MAP:URI=\"{}\"", addresses.of_init(&name));
                 init = Some(found);
             }
             let start_ms = self.channel.wall_ms_at(ChannelMs(segment.start.as_ms_rounded()));
             let date_time = Timestamp::from_millisecond(start_ms.0).map(format_timestamp).unwrap_or_default();
             let seconds = (segment.end - segment.start).as_seconds();
             let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{date_time}\n#EXTINF:{seconds:.5},");
-            let name = track.segment_name(segment.programme_start_ms, segment.index);
-            let _ = writeln!(text, "{}{name}{query}", asset::copies_prefix(copies));
+            let name = asset::copies_prefix(copies) + &track.segment_name(segment.programme_start_ms, segment.index);
+            let _ = writeln!(text, "{}", addresses.of_segment(&name, version.as_ref(), segment.index));
         }
         if is_complete {
             text.push_str("#EXT-X-ENDLIST\n");

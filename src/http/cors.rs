@@ -38,12 +38,21 @@ impl<'a> Cors<'a> {
     }
 
     pub fn add_headers(self, origin: Option<HeaderValue>, response: &mut HeaderMap) {
-        if self.origins.is_empty() {
+        if self.origins.is_empty() || response.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
             return;
         }
         response.append(VARY, HeaderValue::from_static("origin"));
         if let Some(origin) = origin {
             response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+        }
+    }
+
+    /// Lets pages of any origin read a response that a shared cache keeps: `Vary: Origin` would be a copy for each origin. Only
+    /// for responses whose URL is the credential. Without configured origins it has no effect.
+    pub fn allow_any_origin(self, response: &mut HeaderMap) {
+        if !self.origins.is_empty() {
+            response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
             response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
         }
     }

@@ -105,7 +105,7 @@ impl Endpoint {
         self
     }
 
-    /// For `Access::Granted` and `Access::Live`: names the resource that a signed grant must be for.
+    /// For `Access::Granted`, `Access::Live` and `Access::Shared`: names the resource that a signed grant must be for.
     pub(super) fn resource(mut self, resource: fn(&Call) -> Option<String>) -> Self {
         self.resource = resource;
         self
@@ -125,6 +125,11 @@ impl Endpoint {
                 return Err(Error::new(Code::NotFound, "no such route"));
             }
             return authenticate_stream_token(service, &call.params[0]);
+        }
+        if self.access == Access::Shared {
+            let no_route = || Error::new(Code::NotFound, "no such route");
+            let resource = (self.resource)(call).filter(|_| service.config.shared_cache).ok_or_else(no_route)?;
+            return service.accounts.redeem_shared(&resource, &call.params[0]).map(Some);
         }
         if self.access == Access::Worker {
             return authenticate_worker(service, call).map(Some);

@@ -135,10 +135,18 @@ fn default_errors(access: Access, path: &str, operation: &Map<String, Value>) ->
     let names_resource = path.contains('{') && (is_user || is_admin);
     let is_channel = path.starts_with("/api/livetv/channels");
     add_if(takes_input, "400", "`VALIDATION_ERROR`, `BAD_REQUEST` or `INVALID_PATH`: the request is invalid");
-    add_if(access != Access::Public, "401", "`UNAUTHORIZED` or `TOKEN_EXPIRED`: no valid credentials");
+    add_if(
+        !matches!(access, Access::Public | Access::Shared),
+        "401",
+        "`UNAUTHORIZED` or `TOKEN_EXPIRED`: no valid credentials",
+    );
     add_if(is_admin, "403", "`FORBIDDEN`: only admins may do this");
     add_if(is_user && names_media, "403", "`FORBIDDEN`: the path is outside the library roots");
-    add_if(matches!(access, Access::Granted | Access::Live), "403", "`SIGNATURE_INVALID` or `SIGNATURE_EXPIRED`");
+    add_if(
+        matches!(access, Access::Granted | Access::Live | Access::Shared),
+        "403",
+        "`SIGNATURE_INVALID` or `SIGNATURE_EXPIRED`",
+    );
     add_if(names_resource, "404", if is_channel { "`CHANNEL_NOT_FOUND`" } else { "`NOT_FOUND`" });
     add_if(has_body, "413", "`PAYLOAD_TOO_LARGE`: the body exceeds the size limit");
     add_if(has_body, "415", "`UNSUPPORTED_MEDIA_TYPE`: the body has the wrong content type");
@@ -151,8 +159,8 @@ fn complete_operation(access: Access, method: &str, path: &str, operation: &mut 
     operation.insert(
         "security".to_owned(),
         match access {
-            // A tuner's token is part of the path, which OpenAPI cannot describe as credentials.
-            Access::Public | Access::Tuner => json!([]),
+            // Credentials in the path: OpenAPI cannot describe them as such.
+            Access::Public | Access::Tuner | Access::Shared => json!([]),
             Access::User | Access::Admin | Access::Worker => json!([{"bearer": []}]),
             Access::Granted => json!([{"bearer": []}, {"grant": []}]),
             Access::Live => {

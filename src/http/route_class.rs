@@ -15,7 +15,7 @@ pub fn route_class(template: &str) -> RouteClass {
         }
         _ if has_prefix(&["/api/stream/file", "/api/stream/subtitle", "/api/stream/attachment"]) => RouteClass::File,
         _ if has_prefix(&["/api/stream/transcode/"]) => RouteClass::Session,
-        _ if has_prefix(&["/api/livetv/watch/", "/hdhr/"]) => RouteClass::Channel,
+        _ if has_prefix(&["/api/livetv/watch/", "/api/livetv/segments/", "/hdhr/"]) => RouteClass::Channel,
         _ if has_prefix(&["/api/"]) => RouteClass::Api,
         _ => RouteClass::Page,
     }
@@ -40,6 +40,7 @@ mod tests {
             ("/api/stream/transcode/start", RouteClass::Api),
             ("/api/stream/transcode/{sessionId}/{asset}", RouteClass::Session),
             ("/api/livetv/watch/{id}/{asset}", RouteClass::Channel),
+            ("/api/livetv/segments/{grant}/{id}/{version}/{asset}", RouteClass::Channel),
             ("/hdhr/{token}/auto/{channel}", RouteClass::Channel),
             ("/api/livetv/channels", RouteClass::Api),
         ];

@@ -197,7 +197,7 @@ fn a_past_playlist_ends_where_the_clock_paused() {
         let (count, is_paused) = (segments.len(), clock.unwrap().is_paused_at(now));
         let channel = Arc::new(channel.clone());
         let playlist = LivePlaylist { channel, view, segments, channel_now_ms: time, is_paused };
-        (count, playlist.render(&LiveTrack::Muxed, "").contains("ENDLIST"))
+        (count, playlist.render(&LiveTrack::Muxed, SegmentAddresses::Private("")).contains("ENDLIST"))
     };
     let (first, ended) = list(WALL_START + 13_500, WALL_START + 14_000);
     assert!(ended && first >= 4, "does not wait for a segment cut short");

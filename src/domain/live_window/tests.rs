@@ -99,7 +99,7 @@ proptest! {
             prop_assert!(before.len() >= MIN_LIVE_SEGMENTS);
             let length = before.last().unwrap().end - before[0].start;
             prop_assert!(length >= Ticks::from_ms(11_000));
-            let text = playlist(&definition, PlaylistView::Live, 3, now).render(&LiveTrack::Muxed, "?st=g");
+            let text = playlist(&definition, PlaylistView::Live, 3, now).render(&LiveTrack::Muxed, SegmentAddresses::Private("?st=g"));
             let parsed = m3u8_rs::parse_media_playlist_res(text.as_bytes()).unwrap();
             prop_assert_eq!(parsed.media_sequence, before[0].media_sequence);
             prop_assert_eq!(parsed.segments.len(), before.len());
@@ -115,7 +115,8 @@ proptest! {
 fn a_list_reads_as_players_expect_it() {
     let all = items(4, 3).iter().filter(|item| item.title == "0" || item.title == "1").cloned().collect();
     let definition = ScheduleDefinition::new(START, plain_request(1, ScheduleMode::Sequential, all));
-    let text = playlist(&definition, PlaylistView::Live, 2, START + 40_000).render(&LiveTrack::Muxed, "?st=g");
+    let text = playlist(&definition, PlaylistView::Live, 2, START + 40_000)
+        .render(&LiveTrack::Muxed, SegmentAddresses::Private("?st=g"));
     insta::assert_snapshot!(text);
 }
 
@@ -130,7 +131,7 @@ fn all_tracks_have_the_same_segments_and_discontinuities() {
         LiveTrack::Audio(LiveAudio { layout: AudioLayout::Stereo, language: de }),
         LiveTrack::Text(en),
     ];
-    let texts = tracks.map(|track| (list.render(&track, "?st=g"), track));
+    let texts = tracks.map(|track| (list.render(&track, SegmentAddresses::Private("?st=g")), track));
     // Without names of files, and without versions.
     let timeline = |text: &str| {
         let lines =
@@ -199,7 +200,7 @@ fn a_lineup_in_fmp4_reads_as_players_expect_it() {
 fn past_playlists_are_vod_and_current_ones_are_events() {
     let definition = channel(ScheduleMode::Shuffle, 4, 3);
     let now = START + 600_000;
-    let list = |view| playlist(&definition, view, 3, now).render(&LiveTrack::Muxed, "");
+    let list = |view| playlist(&definition, view, 3, now).render(&LiveTrack::Muxed, SegmentAddresses::Private(""));
     let past = list(PlaylistView::Between(now - 120_000, now - 60_000));
     assert!(past.contains("PLAYLIST-TYPE:VOD") && past.ends_with("#EXT-X-ENDLIST\n"), "{past}");
     let going = list(PlaylistView::From(now - 120_000));

@@ -21,6 +21,7 @@ mod request;
 pub(super) mod rights;
 mod rule_request;
 mod schedule_mode;
+pub mod segments;
 pub mod sources;
 pub mod tokens;
 pub mod tuner;

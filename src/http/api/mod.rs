@@ -31,7 +31,7 @@ mod users;
 mod web;
 mod workers;
 
-use livetv::{export, guide, sources, tokens, tuner, warm, watch};
+use livetv::{export, guide, segments, sources, tokens, tuner, warm, watch};
 
 /// All routes of the server.
 pub fn endpoints() -> Vec<Endpoint> {
@@ -216,6 +216,8 @@ fn live_routes() -> Vec<Endpoint> {
         route!(watch::playlist, Access::Live).resource(watch::grant_resource),
         route!(watch::multivariant, Access::Live).resource(watch::grant_resource),
         route!(watch::asset, Access::Live).resource(watch::grant_resource),
+        route!(segments::check, Access::Shared).resource(segments::grant_resource).inline(),
+        route!(segments::segment, Access::Shared).resource(segments::grant_resource),
         route!(tokens::tokens, Access::User),
         route!(tokens::add, Access::User),
         route!(tokens::revoke, Access::User),

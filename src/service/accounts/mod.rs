@@ -41,6 +41,14 @@ pub use household::{OfferedMember, RequestedChange};
 use setup::SetupCode;
 use stream_tokens::StreamTokens;
 
+/// The subject of grants that all viewers share. No login has this id: those begin with `l_` and `s_`.
+const SHARED_SUBJECT: &str = "shared";
+
+/// Shortest life of a shared grant, seconds; it is rounded up to a multiple of the second value. A player that pauses for half
+/// a day continues with a new playlist.
+const SHARED_GRANT_SECONDS: i64 = 12 * 3600;
+const SHARED_GRANT_STEP_SECONDS: i64 = 6 * 3600;
+
 /// Manages users and their logins.
 ///
 /// Reads are from memory. A change is stored before it takes effect, except signing devices out and revoking stream tokens
@@ -192,6 +200,27 @@ impl Accounts {
         let now = self.clock.now().as_second();
         let (subject, exp) = signing::verify_grant(&self.keys, resource, grant, now).map_err(signature_error)?;
         self.signed_principal(subject, exp)
+    }
+
+    /// Signs a grant for a resource that all viewers share. It belongs to no login, and all that are signed within six hours are
+    /// the same.
+    pub fn sign_shared(&self, resource: &str) -> String {
+        let step = SHARED_GRANT_STEP_SECONDS;
+        let exp = (self.clock.now().as_second() + SHARED_GRANT_SECONDS).div_euclid(step) * step + step;
+        signing::sign_grant(&self.keys[0], resource, SHARED_SUBJECT, exp)
+    }
+
+    /// The principal of a grant of [`Self::sign_shared`], if it covers `resource` now.
+    ///
+    /// # Errors
+    /// `SIGNATURE_INVALID`, `SIGNATURE_EXPIRED`.
+    pub fn redeem_shared(&self, resource: &str, grant: &str) -> Result<Arc<Principal>> {
+        let now = self.clock.now().as_second();
+        let (subject, exp) = signing::verify_grant(&self.keys, resource, grant, now).map_err(signature_error)?;
+        match subject == SHARED_SUBJECT {
+            true => Ok(Arc::new(Principal::without_login(String::new()).limited_to(exp))),
+            false => Err(signature_error(SignatureError::Invalid)),
+        }
     }
 
     /// A signed address of a resource (canonical form: `domain::signing`). It ends as a grant does.

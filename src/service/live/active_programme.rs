@@ -137,6 +137,11 @@ impl ActiveProgramme {
         self.state.try_lock().map_or(true, |state| !state.is_outdated(output))
     }
 
+    /// Whether it is made by other output settings than these, once its file is open.
+    pub(super) async fn is_outdated(&self, required: &OutputSettings) -> bool {
+        self.state.lock().await.is_outdated(required)
+    }
+
     /// Reports a finished segment to the run as the clock's position; the run works ahead of it. Starts no run.
     pub(super) fn report_position(&self, index: usize) {
         let lease = match self.state.try_lock().as_deref() {

@@ -28,6 +28,8 @@ pub struct AiredSegment {
     pub etag: String,
     /// The programme cannot be shown, and a slate replaces it.
     pub is_slate: bool,
+    /// Made by output settings that the channel had before: a programme on air keeps those it began with.
+    pub is_outdated: bool,
 }
 
 /// A segment of a scheduled channel with its programme, as one viewer reads it.
@@ -143,11 +145,12 @@ pub async fn air_segment(
         LiveTrack::Audio(audio) => Some(audio),
         _ => None,
     };
-    let item_segment = if segment.shows_item {
+    let (item_segment, is_outdated) = if segment.shows_item {
         let active = find_or_add_programme(service, &segment.key)?;
-        retry_when_busy(service, || active.make_segment(service, channel, segment, audio)).await?
+        let made = retry_when_busy(service, || active.make_segment(service, channel, segment, audio)).await?;
+        (made, active.is_outdated(&channel.output).await)
     } else {
-        None
+        (None, false)
     };
     let audio_layout = audio.map_or(AudioLayout::Stereo, |audio| audio.layout);
     let span = TimelineSpan { audio_layout, ..segment.timeline_span(channel) };
@@ -191,7 +194,7 @@ pub async fn air_segment(
         (Some(TrackKind::Audio), AudioLayout::Surround) => "-s",
     };
     let etag = format!("\"{digest}-{}-{index}-{content_hash:x}{track_name}\"", programme.start_ms.0);
-    Ok(AiredSegment { bytes: bytes.into(), etag, is_slate })
+    Ok(AiredSegment { bytes: bytes.into(), etag, is_slate, is_outdated })
 }
 
 /// A segment of WebVTT, empty where the item has no text in this language.
@@ -215,5 +218,5 @@ async fn air_text(
     let cues = cues.as_deref().map_or(&[][..], Vec::as_slice);
     let text = write_webvtt_segment(cues, start.as_seconds(), end.as_seconds(), file_origin);
     let etag = format!("\"{}\"", &blake3::hash(text.as_bytes()).to_hex()[..32]);
-    Ok(AiredSegment { bytes: text.into(), etag, is_slate: false })
+    Ok(AiredSegment { bytes: text.into(), etag, is_slate: false, is_outdated: false })
 }

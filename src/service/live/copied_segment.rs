@@ -24,6 +24,8 @@ use crate::service::renditions::planner::channel_copy;
 pub struct CopiedSegment {
     pub source: Arc<SourceFile>,
     pub stored: StoredSegment,
+    /// As that of an [`AiredSegment`](super::AiredSegment).
+    pub is_outdated: bool,
 }
 
 /// Lays out a segment of copied video on the channel's timeline. The caller has checked the right to show the channel.
@@ -55,7 +57,8 @@ pub(super) async fn lay_out(
         Ok(lazy) => {
             let etag = format!("\"{}-{}-{index}\"", open.rendition_name, segment.programme.start_ms.0);
             let stored = StoredSegment { content: SegmentContent::Lazy(Arc::new(lazy)), etag: etag.into() };
-            Ok(CopiedSegment { source: open.spec.source.clone(), stored })
+            let is_outdated = active.is_outdated(&channel.output).await;
+            Ok(CopiedSegment { source: open.spec.source.clone(), stored, is_outdated })
         }
         Err(error) => {
             let path = &open.spec.source.path;

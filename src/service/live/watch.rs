@@ -181,7 +181,8 @@ pub async fn playlist(
     if playlist.view == PlaylistView::Live
         && let Some(first) = &first
     {
-        // An error is reported when the player requests it.
+        // An error is reported when the player requests it. This also keeps the programme in use while a shared cache sends its
+        // segments.
         let _ = make_ahead(service, &playlist.channel, first);
     }
     Ok(playlist)
@@ -264,7 +265,7 @@ pub async fn segment(
     let found = ingest::find_segment(service, channel, programme_start_ms).filter(|_| has_name);
     let bytes = found.ok_or_else(not_on_air_error)?;
     let etag = format!("\"e-{}-{}\"", programme_start_ms.0, bytes.len());
-    Ok(AiredSegment { bytes, etag, is_slate: false })
+    Ok(AiredSegment { bytes, etag, is_slate: false, is_outdated: false })
 }
 
 /// A segment of video that is copied alone; None if it is not, and [`segment`] makes it. The caller has checked the right to show

@@ -178,7 +178,10 @@ async fn a_restricted_user_finds_and_opens_nothing_in_other_folders() {
         }
         let mut traces = 0;
         for endpoint in endpoints() {
-            if matches!(endpoint.access, Access::Admin | Access::Public | Access::Worker | Access::Tuner) {
+            if matches!(
+                endpoint.access,
+                Access::Admin | Access::Public | Access::Worker | Access::Tuner | Access::Shared
+            ) {
                 continue;
             }
             match expected(endpoint.path, &folders, &ids) {

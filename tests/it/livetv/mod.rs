@@ -25,6 +25,7 @@ mod output;
 mod overlays;
 mod play;
 mod seams;
+mod shared_segments;
 mod slates;
 mod ssdp;
 mod tracks;

@@ -10,7 +10,6 @@ mod hanging_database;
 #[cfg(feature = "cluster")]
 mod household;
 mod nats_server;
-#[cfg(feature = "cluster")]
 mod nginx_server;
 #[cfg(feature = "cluster")]
 mod postgres_server;
@@ -20,6 +19,7 @@ mod queue_credentials;
 mod recordings;
 mod s3_server;
 mod sessions;
+mod shared_cache;
 mod shared_store;
 #[cfg(feature = "cluster")]
 mod standby_encoders;

@@ -1,6 +1,6 @@
-//! nginx in front of two servers.
+//! nginx in front of servers.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,8 +12,26 @@ pub struct NginxServer {
 }
 
 impl NginxServer {
-    /// Starts it; None, with a message, where it is not installed.
+    /// Starts it in front of servers; None, with a message, where it is not installed.
+    #[cfg(feature = "cluster")]
     pub fn start(folder: &Path, servers: &[String]) -> Option<Self> {
+        let servers: String = servers
+            .iter()
+            .map(|base| format!("server {} max_fails=0;\n", base.strip_prefix("http://").unwrap()))
+            .collect();
+        Self::start_with(folder, |address| {
+            format!(
+                "access_log off; upstream hearthcast {{ {servers} }}\n\
+                 server {{ listen {address}; location / {{ proxy_pass http://hearthcast; proxy_http_version 1.1;\n\
+                 proxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
+                 proxy_buffering off; proxy_next_upstream error timeout; proxy_connect_timeout 2s; }} }}\n"
+            )
+        })
+    }
+
+    /// Starts it with what `configure` returns for its address as the content of `http`; None, with a message, where it is not
+    /// installed.
+    pub fn start_with(folder: &Path, configure: impl FnOnce(SocketAddr) -> String) -> Option<Self> {
         let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).unwrap();
         let prefix = folder.join("nginx");
         std::fs::create_dir(&prefix).unwrap();
@@ -21,17 +39,10 @@ impl NginxServer {
             .iter()
             .map(|kind| format!("{kind}_temp_path {}/{kind};\n", prefix.display()))
             .collect();
-        let servers: String = servers
-            .iter()
-            .map(|base| format!("server {} max_fails=0;\n", base.strip_prefix("http://").unwrap()))
-            .collect();
         let config = format!(
             "daemon off; worker_processes 1; pid {p}/pid; error_log {p}/error.log;\n\
-             events {{ worker_connections 256; }}\n\
-             http {{ access_log off; {folders} upstream hearthcast {{ {servers} }}\n\
-             server {{ listen {address}; location / {{ proxy_pass http://hearthcast; proxy_http_version 1.1;\n\
-             proxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n\
-             proxy_buffering off; proxy_next_upstream error timeout; proxy_connect_timeout 2s; }} }} }}\n",
+             events {{ worker_connections 256; }}\nhttp {{ {folders} {} }}\n",
+            configure(address),
             p = prefix.display(),
         );
         std::fs::write(prefix.join("nginx.conf"), config).unwrap();

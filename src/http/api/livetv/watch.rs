@@ -9,12 +9,11 @@ use http::header::{CACHE_CONTROL, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_
 use utoipa::IntoParams;
 
 use super::decoded_video::DecodedVideo;
+use super::segments;
 use super::view_query::{UnixSecondsText, ViewParams, ViewQuery, parse_watch_session};
 use crate::domain::audio_layout::AudioLayout;
 use crate::domain::channel::Channel;
-use crate::domain::live_cmaf;
-use crate::domain::live_window::{self, LiveAsset, LiveTrack};
-use crate::domain::mpegts::psi::TrackKind;
+use crate::domain::live_window::{self, LiveAsset, LiveTrack, SegmentAddresses};
 use crate::domain::schedule::LineupLanguages;
 use crate::domain::segment_format::SegmentFormat;
 use crate::domain::video_class::VideoClasses;
@@ -193,7 +192,13 @@ async fn media_playlist(
     if *track == LiveTrack::Muxed && is_vlc() {
         playlist.remove_discontinuities();
     }
-    let text = playlist.render(track, &format!("?{}", child_query(service, &call, &channel, session)?));
+    let text = match segments::shared_path(service, &playlist) {
+        Some(path) => playlist.render(track, SegmentAddresses::Shared(&path)),
+        None => {
+            let query = child_query(service, &call, &channel, session)?;
+            playlist.render(track, SegmentAddresses::Private(&format!("?{query}")))
+        }
+    };
     Ok(transcode::playlist_response(Bytes::from(text)))
 }
 
@@ -245,45 +250,16 @@ fn external_format_error() -> Error {
     (status = 504, description = "`SEGMENT_TIMEOUT`")))]
 pub async fn asset(service: Arc<Service>, call: Call) -> Result<Response> {
     let channel = channel_of(&service, &call)?;
-    let not_found = || Error::new(Code::AssetNotFound, "the channel has no file with this name");
-    match LiveAsset::parse(&call.params[1]).ok_or_else(not_found)? {
-        LiveAsset::Segment(copies, track, programme_start_ms, index) => {
-            let viewer = Viewer::new(call.user()?, parse_watch_session(&call)?);
-            let (channel, segment_id) = (live::variety_of(&service, &channel, copies), (programme_start_ms, index));
-            if !copies.is_empty()
-                && track == LiveTrack::Video
-                && let Some(copied) = live::copied_segment(&service, &channel, segment_id, &viewer).await?
-            {
-                let kind = (track.content_type(), track.format());
-                return transcode::media_segment_response(&service, &copied.source, kind, copied.stored, &call);
-            }
-            let stored = live::segment(&service, &channel, &track, segment_id, &viewer).await?;
-            let mut response =
-                transcode::segment_response(track.content_type(), stored.bytes, &stored.etag, &call.headers);
-            if stored.is_slate {
-                // The item is tried again, and this URL then shows it.
-                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            }
-            Ok(response)
-        }
-        LiveAsset::Init(kind, id) => {
-            let init = match live_cmaf::find_init(&channel.definition, kind, id) {
-                Some(init) => init.into(),
-                None => live::copied_init(&service, &channel, id).await?.ok_or_else(not_found)?,
-            };
-            let content_type = match kind {
-                TrackKind::Video => SegmentFormat::Fmp4.content_type(),
-                TrackKind::Audio => SegmentFormat::Fmp4.audio_content_type(),
-            };
-            let etag = format!("\"{:016x}\"", id.0);
-            Ok(transcode::segment_response(content_type, init, &etag, &call.headers))
-        }
-        LiveAsset::Playlist(..) if channel.external.is_some() => Err(not_found()),
+    match LiveAsset::parse(&call.params[1]).ok_or_else(segments::not_found)? {
+        LiveAsset::Playlist(..) if channel.external.is_some() => Err(segments::not_found()),
         LiveAsset::Playlist(copies, track) => {
             let channel = live::variety_of(&service, &channel, copies);
             media_playlist(&service, call, channel, &track).await
         }
-        LiveAsset::Multivariant => Err(not_found()),
+        asset => {
+            let viewer = Viewer::new(call.user()?, parse_watch_session(&call)?);
+            segments::send(&service, &channel, asset, &viewer, call).await.map(|sent| sent.response)
+        }
     }
 }
 

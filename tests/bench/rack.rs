@@ -4,6 +4,9 @@
 
 use std::path::Path;
 
+#[path = "../it/rack/certificates.rs"]
+#[allow(dead_code, reason = "the tests need it")]
+mod certificates;
 /// Kill -9 of what a server needs, with viewers.
 mod kills;
 /// Films, and stand-ins for ffmpeg.

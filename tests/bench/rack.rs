@@ -12,6 +12,8 @@ mod kills;
 mod media;
 #[path = "../it/rack/nats_server.rs"]
 mod nats_server;
+#[path = "../it/rack/nginx_server.rs"]
+mod nginx_server;
 #[path = "../it/rack/postgres_server.rs"]
 #[allow(dead_code, reason = "the tests need more of it")]
 mod postgres_server;

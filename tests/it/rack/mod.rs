@@ -27,4 +27,6 @@ mod shared_store;
 mod standby_encoders;
 #[cfg(feature = "cluster")]
 mod two_servers;
+#[cfg(feature = "cluster")]
+mod worker_failover;
 mod worker_program;

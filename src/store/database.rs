@@ -246,8 +246,13 @@ fn has_state(dir: &Path) -> bool {
     }
 }
 
-/// Why the settings cannot be used, without a connection.
+/// Why the settings cannot be used, whatever this machine has.
 pub fn settings_error(database: DatabaseSettings) -> Option<String> {
+    target::parse(database).err()
+}
+
+/// Why the settings or the certificates of this machine cannot be used, without a connection.
+pub fn machine_error(database: DatabaseSettings) -> Option<String> {
     Target::new(database).err()
 }
 

@@ -43,7 +43,7 @@ mod tree;
 
 pub use batch::{Batch, Edit, MAX_BATCH_CHANGES};
 use commit::CommitError;
-pub use database::settings_error as database_settings_error;
+pub use database::{machine_error as database_machine_error, settings_error as database_settings_error};
 pub use export::{backup, backup_database, export, export_database, import, import_into_database};
 use lock::StateLock;
 pub use record::MAX_RECORD_BYTES;

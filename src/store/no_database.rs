@@ -36,6 +36,10 @@ impl RemoteJournal {
         match *self {}
     }
 
+    pub fn machine_error(_database: DatabaseSettings) -> Option<String> {
+        Some(unsupported_error().message)
+    }
+
     pub fn check(&mut self) -> Option<u64> {
         match *self {}
     }
@@ -58,6 +62,10 @@ pub fn open_copy(_dir: &Path, session: Session, _standby: Option<&Standby>) -> R
 }
 
 pub fn settings_error(_database: DatabaseSettings) -> Option<String> {
+    Some(unsupported_error().message)
+}
+
+pub fn machine_error(_database: DatabaseSettings) -> Option<String> {
     Some(unsupported_error().message)
 }
 

@@ -27,15 +27,10 @@ impl Target {
     /// # Errors
     /// Why they cannot be used. The address is not repeated, because it may contain a password.
     pub fn new(database: DatabaseSettings) -> Result<Self, String> {
-        let config = parse_address(database.address)?;
+        let config = parse(database)?;
         let ca_file = database.ca_file.map(ToOwned::to_owned);
-        let is_required = config.get_ssl_mode() == SslMode::Require;
-        if ca_file.is_some() && !is_required {
-            return Err(
-                "state_ca_file is set, but state has no sslmode=require: no certificate would be verified".into()
-            );
-        }
-        let tls = is_required.then(|| tls::connector(ca_file.as_deref())).transpose()?;
+        let tls =
+            (config.get_ssl_mode() == SslMode::Require).then(|| tls::connector(ca_file.as_deref())).transpose()?;
         Ok(Self { config, ca_file, tls })
     }
 
@@ -64,6 +59,20 @@ where
     let (client, connection) = config.connect(tls).await?;
     tokio::spawn(async move { drop(connection.await) });
     Ok(client)
+}
+
+/// Reads the settings, but no files.
+///
+/// # Errors
+/// As for [`Target::new`].
+pub fn parse(database: DatabaseSettings) -> Result<Config, String> {
+    let config = parse_address(database.address)?;
+    if database.ca_file.is_some() && config.get_ssl_mode() != SslMode::Require {
+        return Err(
+            "state_ca_file is set, but state has no sslmode=require: no certificate would be verified".to_owned()
+        );
+    }
+    Ok(config)
 }
 
 fn parse_address(address: &str) -> Result<Config, String> {

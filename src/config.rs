@@ -17,7 +17,7 @@ pub mod reload;
 mod segment_store;
 pub mod sources;
 
-pub use database_address::DatabaseAddress;
+pub use database_address::{DatabaseAddress, DatabaseSettings};
 
 /// The configuration of a server, as the file states it until `sources` has resolved its paths.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,6 +29,8 @@ pub struct Config {
     /// The PostgreSQL database that has the state, if `state` is an address; the folder is then a copy of it.
     #[serde(skip)]
     pub database: Option<DatabaseAddress>,
+    /// PEM file with the certificates that are trusted at a database with `sslmode=require`; those of the system if unset.
+    pub state_ca_file: Option<PathBuf>,
     /// Where the other servers of the database reach this one, `http://host:port`; found by itself if unset.
     pub peer_address: Option<String>,
     /// Folder of the segments spilled to disk, and of artwork.
@@ -245,6 +247,7 @@ impl Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8470)),
             state,
             database: None,
+            state_ca_file: None,
             peer_address: None,
             cache,
             roots: Vec::new(),
@@ -277,11 +280,6 @@ impl Config {
             segments_deadline: segment_store::READ_DEADLINE,
             otlp_endpoint: None,
         }
-    }
-
-    /// The address of the database that has the state, if there is one.
-    pub fn database_address(&self) -> Option<&str> {
-        self.database.as_ref().map(DatabaseAddress::as_str)
     }
 
     /// All library roots: the configured ones, and the recordings folder unless it is inside one of them.

@@ -56,6 +56,7 @@ let
       hdhomerun = setting lib.types.bool "Whether channels are also a network tuner.";
       find_marks = setting lib.types.bool "Whether intros and credits are looked for.";
       peer_address = setting lib.types.str "Where the other servers of a PostgreSQL database reach this one.";
+      state_ca_file = setting lib.types.str "PEM file with the authorities that are trusted at a PostgreSQL database with sslmode=require.";
       queue = setting lib.types.str "The NATS server through which workers on other machines get work.";
       segments = setting lib.types.str "A store of encoded segments that servers share, s3://bucket/prefix.";
       segments_endpoint = setting lib.types.str "Address of an S3-compatible server other than AWS.";

@@ -78,12 +78,13 @@ impl Forwarding {
             peer_address: config.peer_address.clone(),
             notify: Box::new(notify),
         };
-        let (state, database) = (config.state.clone(), config.database.clone());
+        let own_config = config.clone();
         // The service manager must not end a standby because it takes long to start.
         systemd::notify_ready("standby, unless no other server is active");
         let opening = tokio::task::spawn_blocking(move || {
+            let database = own_config.database_settings();
             let database = database.ok_or_else(|| Error::internal("no database is configured"))?;
-            Store::open_as_standby(&state, database.as_str(), &standby)
+            Store::open_as_standby(&own_config.state, database, &standby)
         });
         tokio::select! {
             opened = opening => opened.map_err(Error::internal)?,

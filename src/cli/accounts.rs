@@ -13,7 +13,7 @@ use crate::store::Store;
 const MAX_INPUT_BYTES: u64 = 4096;
 
 fn open_store(config: &Config) -> Result<Store> {
-    Store::open_configured(&config.state, config.database_address(), false)
+    Store::open_configured(&config.state, config.database_settings(), false)
 }
 
 /// Opens the accounts, runs `work`, and closes them. `route` is the HTTP route that does the same on a running server.

@@ -30,7 +30,8 @@ impl ConfigCommand {
             .filter(|root| !settings_only && !root.path.is_dir())
             .map(|root| format!("root {} is not a folder", root.path.display()))
             .collect();
-        errors.extend(config.database_address().and_then(store::database_address_error));
+        let database_error = if settings_only { store::database_settings_error } else { store::database_machine_error };
+        errors.extend(config.database_settings().and_then(database_error));
         if !settings_only {
             errors.extend(store_error(&config));
         }

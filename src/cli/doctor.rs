@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::{ConfigArgs, Outcome, error_text, runtime};
-use crate::config::Config;
+use crate::config::{Config, DatabaseSettings};
 use crate::domain::worker::SandboxReport;
 #[cfg(feature = "cluster")]
 use crate::engine::shared_segments::s3::S3Bucket;
@@ -65,7 +65,7 @@ impl Doctor {
         findings.extend(runtime.block_on(queue::check_queue(&config)));
         findings.extend(machine::check_ports(&config));
         findings.push(machine::check_open_files(&config));
-        let database = config.database_address().map(check_database);
+        let database = config.database_settings().map(check_database);
         let is_usable = !matches!(database, Some(Failed(_)));
         findings.extend(database);
         if is_usable {
@@ -92,8 +92,8 @@ impl Doctor {
 }
 
 /// Connects to the database that has the state, as the server does.
-fn check_database(address: &str) -> Finding {
-    match store::check_database(address) {
+fn check_database(database: DatabaseSettings) -> Finding {
+    match store::check_database(database) {
         Ok(()) => Passed("the database of the state can be used".to_owned()),
         Err(error) => Failed(error_text(error)),
     }
@@ -106,7 +106,7 @@ fn check_quarantine(config: &Config) -> Vec<Finding> {
         let text = "the state belongs to another user: run doctor as that user to list the files in quarantine";
         return vec![Passed(text.to_owned())];
     }
-    let quarantine = match Store::open_configured(&config.state, config.database_address(), false) {
+    let quarantine = match Store::open_configured(&config.state, config.database_settings(), false) {
         Ok(store) => Quarantine::open(store),
         Err(error) if error.code == Code::Conflict => {
             return vec![Passed("a server is running: GET /api/quarantine lists the files in quarantine".to_owned())];

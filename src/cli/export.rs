@@ -42,7 +42,7 @@ impl Export {
         if stdout().is_terminal() {
             return Err("the output contains password hashes and signing keys: redirect it to a file".to_owned());
         }
-        let exported = match config.database_address() {
+        let exported = match config.database_settings() {
             Some(database) => store::export_database(database, BufWriter::new(stdout())),
             None => store::export(&config.state, BufWriter::new(stdout().lock())),
         };
@@ -55,7 +55,7 @@ impl Export {
 impl Backup {
     pub fn run(self) -> Outcome {
         let config = self.config_args.load_config()?;
-        let records = match config.database_address() {
+        let records = match config.database_settings() {
             Some(database) => store::backup_database(database, &self.file),
             None => store::backup(&config.state, &self.file),
         };
@@ -68,7 +68,7 @@ impl Backup {
 impl Import {
     pub fn run(self) -> Outcome {
         let config = self.config_args.load_config()?;
-        let import = |from: Box<dyn BufRead + Send>| match config.database_address() {
+        let import = |from: Box<dyn BufRead + Send>| match config.database_settings() {
             Some(database) => store::import_into_database(&config.state, database, from, self.replace),
             None => store::import(&config.state, from, self.replace),
         };

@@ -18,7 +18,7 @@ impl KeysCommand {
         let Self::Rotate(config_args) = self;
         let config = config_args.load_config()?;
         // Opening the store fails while a server runs: it has the keys in memory and would continue with the old ones.
-        let database = config.database_address();
+        let database = config.database_settings();
         let rotate = |_store: Store| {
             keys::rotate(&config.state)?;
             database.map_or(Ok(()), |database| store::publish_signing_keys(&config.state, database))

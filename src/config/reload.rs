@@ -56,6 +56,7 @@ pub fn merge(current: &Config, loaded: &Config) -> (Config, ConfigChange) {
             state "state"
             database "state"
             peer_address "peer_address"
+            state_ca_file "state_ca_file"
             cache "cache"
             roots "roots"
             recordings "recordings"

@@ -48,7 +48,8 @@ const SETTING_VARIABLES: [(VariableKind, &str); 5] = [
     (
         VariableKind::Text,
         "listen state cache recordings backend isolation hevc_encoder av1_encoder public_base_url ffmpeg subtitle_font \
-         hdhomerun_token_file peer_address queue segments segments_endpoint segments_region segments_credentials_file otlp_endpoint",
+         hdhomerun_token_file peer_address state_ca_file queue segments segments_endpoint segments_region segments_credentials_file \
+         otlp_endpoint",
     ),
     (VariableKind::Number, "segment_seconds subtitle_size_percent"),
     (VariableKind::Boolean, "shared_cache hdhomerun find_marks"),
@@ -192,6 +193,7 @@ fn resolve(mut config: Config, flags: &Flags, environment: EnvironmentLookup) ->
         }
         config.hdhomerun_token_file = config.hdhomerun_token_file.map(|file| folder.join(file));
         config.segments_credentials_file = config.segments_credentials_file.map(|file| folder.join(file));
+        config.state_ca_file = config.state_ca_file.map(|file| folder.join(file));
     }
     Ok(config)
 }

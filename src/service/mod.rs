@@ -133,7 +133,7 @@ impl Service {
     /// # Errors
     /// The error of what could not be opened.
     pub fn open(config: Config) -> Result<Arc<Self>> {
-        let store = Store::open_configured(&config.state, config.database_address(), true)?;
+        let store = Store::open_configured(&config.state, config.database_settings(), true)?;
         Self::open_on(config, store)
     }
 

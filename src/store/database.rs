@@ -13,16 +13,20 @@ use super::draft::Draft;
 use super::recover::{self, RecoveredState};
 use super::tree::Tree;
 use super::{COPY_FILE, DatabaseStatus, Standby, journal, open_error, quarantine, secret, tail};
+use crate::config::DatabaseSettings;
 use crate::error::{Code, Error, Result};
 
 mod connection;
 mod remote_journal;
 mod schema;
+mod target;
+mod tls;
 
 use connection::ConnectError;
 pub use connection::Session;
 pub use remote_journal::RemoteJournal;
 use schema::Head;
+use target::Target;
 
 /// Pause between two attempts of a standby to become the active server.
 const STANDBY_INTERVAL: Duration = Duration::from_millis(100);
@@ -51,10 +55,12 @@ pub struct OpenedCopy {
 ///
 /// # Errors
 /// `CONFLICT` when another server is active; `INTERNAL` when the database cannot be used.
-pub fn become_active(dir: &Path, address: &str, standby: Option<&Standby>) -> Result<Session> {
+pub fn become_active(dir: &Path, database: DatabaseSettings, standby: Option<&Standby>) -> Result<Session> {
+    let unusable = |cause: String| Error::internal(format!("the state in PostgreSQL cannot be opened: {cause}"));
+    let target = Target::new(database).map_err(unusable)?;
     let mut last_reason = String::new();
     loop {
-        let reason = match Session::connect(address) {
+        let reason = match Session::connect(target.clone()) {
             Ok(mut session) => match wait_for_lock(dir, &mut session, standby, &mut last_reason) {
                 Ok(true) => return Ok(session),
                 Ok(false) => {
@@ -64,7 +70,7 @@ pub fn become_active(dir: &Path, address: &str, standby: Option<&Standby>) -> Re
                 Err(cause) => cause,
             },
             Err(ConnectError::Unreachable(cause)) if standby.is_some() => cause,
-            Err(cause) => return Err(Error::internal(format!("the state in PostgreSQL cannot be opened: {cause}"))),
+            Err(cause) => return Err(unusable(cause.to_string())),
         };
         log_once(&mut last_reason, format!("waiting for the database: {reason}"));
         std::thread::sleep(STANDBY_INTERVAL);
@@ -240,26 +246,31 @@ fn has_state(dir: &Path) -> bool {
     }
 }
 
-/// Why an address cannot be used, without a connection.
-pub fn address_error(address: &str) -> Option<String> {
-    connection::parse_address(address).err()
+/// Why the settings cannot be used, whatever this machine has.
+pub fn settings_error(database: DatabaseSettings) -> Option<String> {
+    target::parse(database).err()
+}
+
+/// Why the settings or the certificates of this machine cannot be used, without a connection.
+pub fn machine_error(database: DatabaseSettings) -> Option<String> {
+    Target::new(database).err()
 }
 
 /// Checks that the database can be used. Must be called outside of a runtime.
 ///
 /// # Errors
 /// `INTERNAL` saying why it cannot.
-pub fn check(address: &str) -> Result<()> {
-    connect(address).map(drop)
+pub fn check(database: DatabaseSettings) -> Result<()> {
+    connect(database).map(drop)
 }
 
 /// Replaces the signing keys in the database. Must be called outside of a runtime.
 ///
 /// # Errors
 /// `INTERNAL` when the database does not take them.
-pub fn publish_signing_keys(dir: &Path, address: &str) -> Result<()> {
+pub fn publish_signing_keys(dir: &Path, database: DatabaseSettings) -> Result<()> {
     let keys = secret::read(&dir.join(KEYS_FILE)).map_err(|cause| open_error(dir, cause))?.unwrap_or_default();
-    let mut session = connect(address)?;
+    let mut session = connect(database)?;
     session.set_signing_keys(&keys).map_err(database_error)
 }
 
@@ -267,8 +278,8 @@ pub fn publish_signing_keys(dir: &Path, address: &str) -> Result<()> {
 ///
 /// # Errors
 /// `INTERNAL` when they cannot be read, and what `visit` returns.
-pub fn read_all(address: &str, mut visit: impl FnMut(Edit) -> Result<()>) -> Result<String> {
-    let mut session = connect(address)?;
+pub fn read_all(database: DatabaseSettings, mut visit: impl FnMut(Edit) -> Result<()>) -> Result<String> {
+    let mut session = connect(database)?;
     let mut failed = None;
     let read = session.for_each_record(|_, edit| {
         visit(edit).map_err(|error| {
@@ -291,12 +302,12 @@ pub fn read_all(address: &str, mut visit: impl FnMut(Edit) -> Result<()>) -> Res
 /// `CONFLICT` when a server is active, or when there are records and `replace` is false; `INTERNAL` when the database fails,
 /// which leaves it as it was.
 pub fn replace_all(
-    address: &str,
+    database: DatabaseSettings,
     replace: bool,
     keys: Option<&str>,
     records: impl Iterator<Item = std::result::Result<(Tree, String, Vec<u8>), String>>,
 ) -> Result<u64> {
-    let mut session = become_active(Path::new(""), address, None)?;
+    let mut session = become_active(Path::new(""), database, None)?;
     if !replace && session.has_records().map_err(database_error)? {
         let message = "the database already contains a state: use --replace to replace it";
         return Err(Error::new(Code::Conflict, message));
@@ -304,8 +315,9 @@ pub fn replace_all(
     session.replace_all(keys, records).map_err(database_error)
 }
 
-fn connect(address: &str) -> Result<Session> {
-    Session::connect(address).map_err(|cause| database_error(cause.to_string()))
+fn connect(database: DatabaseSettings) -> Result<Session> {
+    let target = Target::new(database).map_err(database_error)?;
+    Session::connect(target).map_err(|cause| database_error(cause.to_string()))
 }
 
 fn database_error(cause: String) -> Error {

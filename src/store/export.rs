@@ -20,6 +20,7 @@ use super::{
     Store, database, draft, journal, open_error, outside_of_runtime, permissions, quarantine, recover, refuse_copy,
     secret, tail,
 };
+use crate::config::DatabaseSettings;
 use crate::error::{Code, Error, Result};
 
 /// Version of the export format.
@@ -90,7 +91,7 @@ pub fn export(dir: &Path, mut output: impl Write) -> Result<u64> {
 ///
 /// # Errors
 /// `INTERNAL` naming what cannot be read or written. The output then lacks its last line.
-pub fn export_database(address: &str, mut output: impl Write + Send) -> Result<u64> {
+pub fn export_database(database: DatabaseSettings, mut output: impl Write + Send) -> Result<u64> {
     outside_of_runtime(move || {
         let mut records = 0;
         let mut write_line = |line: &ExportLine| {
@@ -98,7 +99,7 @@ pub fn export_database(address: &str, mut output: impl Write + Send) -> Result<u
             output.write_all(b"\n").map_err(Error::internal)
         };
         write_line(&ExportLine::Begin { hearthcast: env!("CARGO_PKG_VERSION").to_owned(), layout: EXPORT_LAYOUT })?;
-        let text = database::read_all(address, |Edit { tree, key, json }| {
+        let text = database::read_all(database, |Edit { tree, key, json }| {
             let value = serde_json::from_slice(json.as_deref().unwrap_or_default())
                 .map_err(|cause| Error::internal(format!("record {}/{key}: {cause}", tree.name())))?;
             records += 1;
@@ -115,8 +116,8 @@ pub fn export_database(address: &str, mut output: impl Write + Send) -> Result<u
 ///
 /// # Errors
 /// As for [`export_database`].
-pub fn backup_database(address: &str, file: &Path) -> Result<u64> {
-    write_backup(file, |writer| export_database(address, writer))
+pub fn backup_database(database: DatabaseSettings, file: &Path) -> Result<u64> {
+    write_backup(file, |writer| export_database(database, writer))
 }
 
 /// Replaces the state in a PostgreSQL database by an export; returns its number of records. Unless all lines are valid,
@@ -125,7 +126,12 @@ pub fn backup_database(address: &str, file: &Path) -> Result<u64> {
 /// # Errors
 /// `CONFLICT` when a server is active, or when the database has records and `replace` is false; `BAD_REQUEST` naming the
 /// first invalid line.
-pub fn import_into_database(dir: &Path, address: &str, from: impl BufRead + Send, replace: bool) -> Result<u64> {
+pub fn import_into_database(
+    dir: &Path,
+    database: DatabaseSettings,
+    from: impl BufRead + Send,
+    replace: bool,
+) -> Result<u64> {
     permissions::secure_folder(dir)?;
     let _lock = StateLock::acquire(dir, Duration::ZERO)?;
     outside_of_runtime(move || {
@@ -144,7 +150,7 @@ pub fn import_into_database(dir: &Path, address: &str, from: impl BufRead + Send
                 Ok((tree, key, json.ok_or("the draft changed while it was read")?))
             });
             let keys = checked.files.first().map(|(_, text)| text.as_str());
-            database::replace_all(address, replace, keys, records)
+            database::replace_all(database, replace, keys, records)
         })();
         let _ = secret::remove(&path);
         imported

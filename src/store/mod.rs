@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::config::DatabaseSettings;
 use crate::domain::histogram::Histogram;
 use crate::error::{Code, Error, Result};
 
@@ -42,7 +43,7 @@ mod tree;
 
 pub use batch::{Batch, Edit, MAX_BATCH_CHANGES};
 use commit::CommitError;
-pub use database::address_error as database_address_error;
+pub use database::{machine_error as database_machine_error, settings_error as database_settings_error};
 pub use export::{backup, backup_database, export, export_database, import, import_into_database};
 use lock::StateLock;
 pub use record::MAX_RECORD_BYTES;
@@ -139,10 +140,10 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::open`]; `CONFLICT` when another server is active, or when the folder belongs to another state.
-    pub fn open_configured(dir: &Path, database: Option<&str>, waits: bool) -> Result<Self> {
+    pub fn open_configured(dir: &Path, database: Option<DatabaseSettings>, waits: bool) -> Result<Self> {
         let lock_timeout = if waits { LOCK_TIMEOUT } else { Duration::ZERO };
         match database {
-            Some(address) => Self::open_database(dir, address, lock_timeout, None),
+            Some(database) => Self::open_database(dir, database, lock_timeout, None),
             None => {
                 let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
                 Self::open_with_timeout(dir, sizes, lock_timeout)
@@ -154,16 +155,21 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::open`]; `CONFLICT` when the folder belongs to another state.
-    pub fn open_as_standby(dir: &Path, database: &str, standby: &Standby) -> Result<Self> {
+    pub fn open_as_standby(dir: &Path, database: DatabaseSettings, standby: &Standby) -> Result<Self> {
         Self::open_database(dir, database, LOCK_TIMEOUT, Some(standby))
     }
 
-    fn open_database(dir: &Path, address: &str, lock_timeout: Duration, standby: Option<&Standby>) -> Result<Self> {
+    fn open_database(
+        dir: &Path,
+        database: DatabaseSettings,
+        lock_timeout: Duration,
+        standby: Option<&Standby>,
+    ) -> Result<Self> {
         let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
         let open = || {
             permissions::secure_folder(dir)?;
             let lock = StateLock::acquire(dir, lock_timeout)?;
-            let session = database::become_active(dir, address, standby)?;
+            let session = database::become_active(dir, database, standby)?;
             let database::OpenedCopy { recovered, missing, last_number, remote: journal } =
                 database::open_copy(dir, session, standby)?;
             let remote = commit::RemoteState { journal, missing, last_number };
@@ -410,7 +416,7 @@ fn outside_of_runtime<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Resul
 ///
 /// # Errors
 /// `INTERNAL` saying why it cannot.
-pub fn check_database(database: &str) -> Result<()> {
+pub fn check_database(database: DatabaseSettings) -> Result<()> {
     outside_of_runtime(|| database::check(database))
 }
 
@@ -418,7 +424,7 @@ pub fn check_database(database: &str) -> Result<()> {
 ///
 /// # Errors
 /// `INTERNAL` when the database does not take them.
-pub fn publish_signing_keys(dir: &Path, database: &str) -> Result<()> {
+pub fn publish_signing_keys(dir: &Path, database: DatabaseSettings) -> Result<()> {
     outside_of_runtime(|| database::publish_signing_keys(dir, database))
 }
 

@@ -9,6 +9,7 @@ use super::batch::Edit;
 use super::commit::CommitError;
 use super::recover::RecoveredState;
 use super::tree::Tree;
+use crate::config::DatabaseSettings;
 use crate::error::{Error, Result};
 
 /// No value of these types exists.
@@ -35,6 +36,10 @@ impl RemoteJournal {
         match *self {}
     }
 
+    pub fn machine_error(_database: DatabaseSettings) -> Option<String> {
+        Some(unsupported_error().message)
+    }
+
     pub fn check(&mut self) -> Option<u64> {
         match *self {}
     }
@@ -48,7 +53,7 @@ impl RemoteJournal {
     }
 }
 
-pub fn become_active(_dir: &Path, _address: &str, _standby: Option<&Standby>) -> Result<Session> {
+pub fn become_active(_dir: &Path, _database: DatabaseSettings, _standby: Option<&Standby>) -> Result<Session> {
     Err(unsupported_error())
 }
 
@@ -56,24 +61,28 @@ pub fn open_copy(_dir: &Path, session: Session, _standby: Option<&Standby>) -> R
     match session {}
 }
 
-pub fn address_error(_address: &str) -> Option<String> {
+pub fn settings_error(_database: DatabaseSettings) -> Option<String> {
     Some(unsupported_error().message)
 }
 
-pub fn check(_address: &str) -> Result<()> {
+pub fn machine_error(_database: DatabaseSettings) -> Option<String> {
+    Some(unsupported_error().message)
+}
+
+pub fn check(_database: DatabaseSettings) -> Result<()> {
     Err(unsupported_error())
 }
 
-pub fn publish_signing_keys(_dir: &Path, _address: &str) -> Result<()> {
+pub fn publish_signing_keys(_dir: &Path, _database: DatabaseSettings) -> Result<()> {
     Err(unsupported_error())
 }
 
-pub fn read_all(_address: &str, _visit: impl FnMut(Edit) -> Result<()>) -> Result<String> {
+pub fn read_all(_database: DatabaseSettings, _visit: impl FnMut(Edit) -> Result<()>) -> Result<String> {
     Err(unsupported_error())
 }
 
 pub fn replace_all(
-    _address: &str,
+    _database: DatabaseSettings,
     _replace: bool,
     _keys: Option<&str>,
     _records: impl Iterator<Item = std::result::Result<(Tree, String, Vec<u8>), String>>,

@@ -1,21 +1,27 @@
 //! Remote workers and several servers, with the real programs nats-server and PostgreSQL: the speed of two workers, the time that
-//! a worker adds to a segment, and what viewers notice when something is killed. `scripts/bench rack` runs all of it, and
-//! `HEARTHCAST_BENCH_PART` (`workers`, `added`, `kill-worker`, `kill-queue`, `kill-database`, `kill-server`, `start`) one part.
+//! a worker adds to a segment, what viewers notice when something is killed, and the time of a save. `scripts/bench rack` runs all of it, and
+//! `HEARTHCAST_BENCH_PART` (`workers`, `added`, `kill-worker`, `kill-queue`, `kill-database`, `kill-server`, `saves`, `start`) one part.
 
 use std::path::Path;
 
+#[path = "../it/rack/certificates.rs"]
+mod certificates;
 /// Kill -9 of what a server needs, with viewers.
 mod kills;
 /// Films, and stand-ins for ffmpeg.
 mod media;
 #[path = "../it/rack/nats_server.rs"]
 mod nats_server;
+#[path = "../it/rack/nginx_server.rs"]
+mod nginx_server;
 #[path = "../it/rack/postgres_server.rs"]
 #[allow(dead_code, reason = "the tests need more of it")]
 mod postgres_server;
 #[path = "../it/rack/s3_server.rs"]
 #[allow(dead_code, reason = "the tests need more of it")]
 mod s3_server;
+/// The time of a save by where the state is.
+mod saves;
 /// Servers as processes.
 mod server;
 /// Two workers against one, and a worker against the server itself.
@@ -56,6 +62,9 @@ pub fn run() {
         runtime.block_on(speed::measure_added_time(folder.path()));
     }
     runtime.block_on(kills::measure(folder.path(), is_selected));
+    if is_selected("saves") {
+        runtime.block_on(saves::measure(folder.path()));
+    }
     if is_selected("start") {
         runtime.block_on(start::measure(folder.path()));
     }

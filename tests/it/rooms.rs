@@ -50,10 +50,13 @@ const COMMON_CRATES: [&str; 9] =
     ["std", "blake3", "bytes", "data_encoding", "jiff", "serde", "serde_json", "thiserror", "tracing"];
 
 /// The rooms that may use each other crate. A crate in neither list is refused, so that a new one gets a room.
-const CRATE_ROOMS: [(&str, &[&str]); 58] = [
+const CRATE_ROOMS: [(&str, &[&str]); 61] = [
     ("argon2", &["service"]),
     ("async_nats", &["engine"]),
     ("tokio_postgres", &["store"]),
+    ("tokio_postgres_rustls", &["store"]),
+    ("rustls", &["store"]),
+    ("rustls_native_certs", &["store"]),
     ("brotli", &["http"]),
     ("clap", &["cli", "config"]),
     ("clap_complete", &["cli"]),

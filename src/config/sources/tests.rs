@@ -64,11 +64,20 @@ fn folders_come_from_systemd_then_xdg_then_home() {
 #[test]
 fn a_state_can_be_a_database_whose_copy_is_in_the_default_folder() {
     let address = "postgres://user:secret@db/name";
-    let environment = [("HOME", "/home/a"), ("STATE_DIRECTORY", "/var/lib/h"), ("HEARTHCAST_STATE", address)];
+    let environment = [
+        ("HOME", "/home/a"),
+        ("STATE_DIRECTORY", "/var/lib/h"),
+        ("CREDENTIALS_DIRECTORY", "/run/credentials"),
+        ("HEARTHCAST_STATE", address),
+        ("HEARTHCAST_STATE_CA_FILE", "authority.pem"),
+    ];
     let loaded = load_with(&Flags::default(), &environment);
     if cfg!(feature = "cluster") {
         let config = loaded.unwrap();
-        assert_eq!((config.database_address(), config.state.to_str()), (Some(address), Some("/var/lib/h")));
+        assert_eq!(config.state.to_str(), Some("/var/lib/h"));
+        let database = config.database_settings().unwrap();
+        let authority = Path::new("/run/credentials/authority.pem");
+        assert_eq!((database.address, database.ca_file), (address, Some(authority)));
         assert!(!format!("{config:?}").contains("secret"));
     } else {
         assert!(loaded.unwrap_err().contains("--features cluster"));

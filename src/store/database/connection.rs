@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Row, Statement};
 
 use super::schema::{self, Head};
+use super::target::Target;
+use super::tls;
 use crate::store::batch::Edit;
 use crate::store::tree::Tree;
 
 /// Time limits of connecting and of one statement. Reading all records has a limit for each one.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The error of a statement that took longer than [`STATEMENT_TIMEOUT`].
 const NO_ANSWER: &str = "the database did not answer in time";
@@ -60,24 +61,28 @@ pub struct Session {
     client: Client,
     /// Prepared for this connection by its first commit.
     commit_statement: Option<Statement>,
-    config: Config,
+    target: Target,
 }
 
 impl Session {
-    /// Connects to `address`, and creates tables and columns that are missing. Must be called outside of a runtime.
-    pub fn connect(address: &str) -> Result<Self, ConnectError> {
-        let config = parse_address(address).map_err(ConnectError::Unusable)?;
+    /// Connects, and creates tables and columns that are missing. Must be called outside of a runtime.
+    pub fn connect(target: Target) -> Result<Self, ConnectError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| ConnectError::Unusable(cause.to_string()))?;
-        let client = connect_client(&runtime, &config)?;
-        let session = Self { runtime: Some(runtime), client, commit_statement: None, config };
+        let client = connect_client(&runtime, &target)?;
+        let session = Self { runtime: Some(runtime), client, commit_statement: None, target };
         session.create_tables()?;
         Ok(session)
     }
 
     /// Replaces the connection by a new one.
     pub fn reconnect(&mut self) -> Result<(), ConnectError> {
-        self.client = connect_client(self.runtime(), &self.config)?;
+        let connected = connect_client(self.runtime(), &self.target);
+        if matches!(connected, Err(ConnectError::Unusable(_))) {
+            // A server that waits for nothing else must get a new authority without a restart.
+            self.target.read_certificates_again();
+        }
+        self.client = connected?;
         self.commit_statement = None;
         Ok(())
     }
@@ -289,29 +294,9 @@ impl Drop for Session {
     }
 }
 
-/// Why an address cannot be used. The address is not repeated, because it may contain a password.
-pub fn parse_address(address: &str) -> Result<Config, String> {
-    let parsed: Result<Config, _> = address.parse();
-    let mut config = parsed.map_err(|_| "state is not a valid address of PostgreSQL".to_owned())?;
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(
-            "state requires TLS, which is not supported: use a local socket, a private network or a tunnel".to_owned()
-        );
-    }
-    if config.get_password().is_none()
-        && let Some(password) = std::env::var_os("PGPASSWORD")
-    {
-        config.password(password.as_encoded_bytes());
-    }
-    config.application_name("hearthcast").connect_timeout(CONNECT_TIMEOUT);
-    config.keepalives_idle(Duration::from_secs(5)).tcp_user_timeout(STATEMENT_TIMEOUT);
-    Ok(config)
-}
-
-fn connect_client(runtime: &Runtime, config: &Config) -> Result<Client, ConnectError> {
+fn connect_client(runtime: &Runtime, target: &Target) -> Result<Client, ConnectError> {
     let connect = async {
-        let (client, connection) = config.connect(NoTls).await?;
-        tokio::spawn(async move { drop(connection.await) });
+        let client = target.connect().await?;
         client.batch_execute(SESSION_SETTINGS).await?;
         Ok(client)
     };
@@ -320,6 +305,9 @@ fn connect_client(runtime: &Runtime, config: &Config) -> Result<Client, ConnectE
         Ok(Ok(client)) => Ok(client),
         Ok(Err(cause)) => {
             let cause: tokio_postgres::Error = cause;
+            if let Some(error) = tls::connect_error(&cause) {
+                return Err(error);
+            }
             let is_permanent = cause.code().is_some_and(is_about_statement);
             let cause = format!("PostgreSQL: {}", text(cause));
             Err(if is_permanent { ConnectError::Unusable(cause) } else { ConnectError::Unreachable(cause) })

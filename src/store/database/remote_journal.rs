@@ -27,12 +27,14 @@ pub struct RemoteJournal {
     /// Whether the connection has the lock, as far as is known.
     is_connected: bool,
     reconnect_at: Instant,
+    /// Why it could not connect again, as far as it was logged.
+    logged_reason: String,
 }
 
 impl RemoteJournal {
     /// Takes a session that has the lock and has begun `epoch`.
     pub fn new(session: Session, epoch: i64) -> Self {
-        Self { session, epoch, is_connected: true, reconnect_at: Instant::now() }
+        Self { session, epoch, is_connected: true, reconnect_at: Instant::now(), logged_reason: String::new() }
     }
 
     pub fn is_connected(&self) -> bool {
@@ -117,7 +119,11 @@ impl RemoteJournal {
 
     fn try_reconnect(&mut self) -> Option<u64> {
         if let Err(cause) = self.session.reconnect() {
-            tracing::debug!(%cause, "the database cannot be reached");
+            let cause = cause.to_string();
+            if cause != self.logged_reason {
+                tracing::error!(cause, "the database cannot be connected again");
+                self.logged_reason = cause;
+            }
             return None;
         }
         let head = self.session.head().ok()?;
@@ -134,6 +140,7 @@ impl RemoteJournal {
             self.end_replaced();
         }
         self.is_connected = true;
+        self.logged_reason.clear();
         tracing::info!("the database is connected again");
         Some(head.last_number)
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::media::{Encoder, copy_film, make_film, write_stand_in};
 use super::nats_server::NatsServer;
+use super::nginx_server::NginxServer;
 use super::postgres_server::PostgresServer;
 use super::s3_server::S3Server;
 use super::server::{Installation, Server};
@@ -71,6 +72,8 @@ struct Rack {
     active: Server,
     /// The other server; viewers use its address if it exists.
     standby: Option<Server>,
+    /// In front of both servers, for the worker; viewers use the standby.
+    _front: Option<NginxServer>,
     /// The folders of both servers.
     names: (&'static str, &'static str),
     worker: Worker,
@@ -131,7 +134,12 @@ impl Rack {
             standby.wait_until_standby();
             standby
         });
-        let worker = Worker::enrol(standby.as_ref().unwrap_or(&active), &folder.join("worker"), &ffmpeg).await;
+        let front = match &standby {
+            Some(standby) => Some(NginxServer::start(folder, &[active.base.clone(), standby.base.clone()])?),
+            None => None,
+        };
+        let base = front.as_ref().map_or(&active.base, |front| &front.base);
+        let worker = Worker::enrol_at(base, &active, &folder.join("worker"), &ffmpeg).await;
         active.wait_for_workers(1).await;
         let session = Session::start(&active.base, &installation.token, &cached, ENCODE).await;
         assert!(session.fetch_all().await, "the film is encoded");
@@ -144,6 +152,7 @@ impl Rack {
             installation,
             active,
             standby,
+            _front: front,
             names,
             worker,
             copied,
@@ -223,9 +232,6 @@ impl Rack {
                 let mut standby = self.installation.start(self.names.1, &self.active.address(), Some(core));
                 standby.wait_until_standby();
                 self.active = taking_over;
-                self.worker.kill();
-                self.active.wait_for_workers(0).await;
-                self.worker.run(&standby.base);
                 self.standby = Some(standby);
             }
         }

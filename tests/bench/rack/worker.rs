@@ -16,9 +16,14 @@ pub struct Worker {
 impl Worker {
     /// Enrols and starts one; its state and its log are in `folder`.
     pub async fn enrol(server: &Server, folder: &Path, ffmpeg: &Path) -> Self {
+        Self::enrol_at(&server.base, server, folder, ffmpeg).await
+    }
+
+    /// Enrols and starts one that reaches the server at another address.
+    pub async fn enrol_at(base: &str, server: &Server, folder: &Path, ffmpeg: &Path) -> Self {
         std::fs::create_dir_all(folder).expect("a folder");
         let code = server.create_worker_code().await;
-        let child = spawn(&server.base, folder, ffmpeg, &["--code", &code]);
+        let child = spawn(base, folder, ffmpeg, &["--code", &code]);
         Self { child, folder: folder.to_owned(), ffmpeg: ffmpeg.to_owned() }
     }
 

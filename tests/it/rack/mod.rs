@@ -1,9 +1,13 @@
 #[cfg(feature = "cluster")]
+mod certificates;
+#[cfg(feature = "cluster")]
 mod commands;
 #[cfg(feature = "cluster")]
 mod database;
 #[cfg(feature = "cluster")]
 mod database_proxy;
+#[cfg(feature = "cluster")]
+mod database_tls;
 mod enrolment;
 #[cfg(feature = "cluster")]
 mod hanging_database;
@@ -25,4 +29,6 @@ mod shared_store;
 mod standby_encoders;
 #[cfg(feature = "cluster")]
 mod two_servers;
+#[cfg(feature = "cluster")]
+mod worker_failover;
 mod worker_program;

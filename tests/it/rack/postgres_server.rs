@@ -1,12 +1,15 @@
 //! A PostgreSQL cluster of a test's own.
 
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
+
+use super::certificates::ServerCertificate;
 
 /// User and group that the cluster runs as when the tests run as root, which PostgreSQL refuses; no files belong to them.
 const UNPRIVILEGED_ID: u32 = 65534;
@@ -87,6 +90,30 @@ impl PostgresServer {
         std::fs::write(&rules, format!("host all {name} 127.0.0.1/32 scram-sha-256\n{text}")).expect("new rules");
         assert_eq!(self.sql("SELECT pg_reload_conf()"), "t");
         format!("127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Starts it again with TLS and this certificate.
+    pub fn use_tls(&mut self, server: &ServerCertificate) {
+        let data = self.folder.path().join("data");
+        self.kill();
+        for (name, text) in [("server.crt", &server.certificate), ("server.key", &server.key)] {
+            std::fs::write(data.join(name), text).expect("a file");
+        }
+        let key = data.join("server.key");
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).expect("a mode");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&key, Some(UNPRIVILEGED_ID), Some(UNPRIVILEGED_ID)).expect("a chown");
+        }
+        std::fs::write(data.join("postgresql.auto.conf"), "ssl = on\n").expect("a file");
+        self.run();
+    }
+
+    /// Refuses connections without TLS from its next start, except over a local socket.
+    pub fn refuse_plain_connections(&mut self) {
+        let rules = self.folder.path().join("data/pg_hba.conf");
+        std::fs::write(rules, "local all all trust\nhostssl all all 127.0.0.1/32 trust\n").expect("new rules");
+        self.kill();
+        self.run();
     }
 
     /// The answer to a statement, as text.

@@ -17,12 +17,21 @@ pub struct WorkerProgram {
 impl WorkerProgram {
     /// Enrols and starts a worker with one slot; its state and its log are in `folder`.
     pub async fn enrol(server: &Server, folder: &Path) -> Self {
-        let code = new_code(server).await;
+        Self::start(&server.base, &new_code(server).await, folder)
+    }
+
+    /// Enrols it with a code at the server of an address.
+    pub fn start(base: &str, code: &str, folder: &Path) -> Self {
         let log = File::create(folder.join("log")).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_hearthcast"));
-        command.args(["worker", "--server", &server.base, "--code", &code, "--slots", "1", "--name", "desktop"]);
+        command.args(["worker", "--server", base, "--code", code, "--slots", "1", "--name", "desktop"]);
         command.arg("--worker-state").arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         Self { child: command.spawn().expect("the program starts") }
+    }
+
+    #[cfg(feature = "cluster")]
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 
     /// Ends it with SIGKILL.

@@ -5,6 +5,7 @@ use clap::Subcommand;
 use super::Outcome;
 use crate::engine::gst::{self, gallery, launch_text, run_trials};
 use crate::engine::video_encoders::encoder_elements;
+use crate::engine::worker::message::TrialScope;
 
 /// List, check or draw the GStreamer pipelines.
 #[derive(Subcommand)]
@@ -72,7 +73,7 @@ fn check() -> Outcome {
         graph.map(drop).map_err(|error| error.to_string())
     };
     let mut working_encoders = 0;
-    for (encoder, trial) in run_trials() {
+    for (encoder, trial) in run_trials(TrialScope::All) {
         let Some(gstreamer) = &encoder.gstreamer else { continue };
         let element = gstreamer.element;
         match trial {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::ffmpeg::to_memory_file;
 use super::ffmpeg_encoders::{run_ffmpeg, run_ffmpeg_with};
 use super::hardware_devices::list_devices;
-use super::hardware_trial::{SOURCE, borrowed, judge_frames};
+use super::hardware_trial::{SOURCE, borrowed, frame_psnrs, judge_frames};
 use super::video_decoders::{HardwareDecoder, TrialFormat};
 
 /// Frames of a trial; half as many if they are interlaced.
@@ -56,7 +56,7 @@ pub(super) async fn compare_output(
     let file = to_memory_file("trial", &encoded).map_err(|cause| cause.to_string())?;
     let arguments = compare_arguments(decoder, format, &format!("file:/proc/self/fd/{}", file.as_raw_fd()));
     let statistics = run_ffmpeg_with(ffmpeg, &borrowed(&arguments), vec![Arc::new(file)], deadline).await?;
-    judge_frames(&String::from_utf8_lossy(&statistics), frames, MIN_PSNR_DB)
+    judge_frames(&frame_psnrs(&String::from_utf8_lossy(&statistics)), frames, MIN_PSNR_DB)
 }
 
 /// The statistics of each frame go to the standard output.

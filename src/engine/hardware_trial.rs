@@ -37,11 +37,11 @@ const TRIAL_SOURCES: [TrialSource; 3] = [
 ];
 
 /// Keyframe interval, frames, and the maximum bit rate, kbit/s.
-const GOP_FRAMES: u32 = 25;
-const MAX_KBPS: u32 = 4000;
+pub(super) const GOP_FRAMES: u32 = 25;
+pub(super) const MAX_KBPS: u32 = 4000;
 
 /// Least similarity of a frame to the source (PSNR of all planes). x264 reaches 38 dB at this rate; garbage is below 15.
-const MIN_PSNR_DB: f64 = 26.0;
+pub(super) const MIN_PSNR_DB: f64 = 26.0;
 
 /// Frames that an encoder may hold back at the end.
 const MAX_MISSING_FRAMES: usize = 4;
@@ -78,7 +78,7 @@ async fn compare_source(
     let file = to_memory_file("trial", &encoded).map_err(|cause| cause.to_string())?;
     let arguments = compare_arguments(encoder, source, &format!("file:/proc/self/fd/{}", file.as_raw_fd()));
     let statistics = run_ffmpeg_with(ffmpeg, &borrowed(&arguments), vec![Arc::new(file)], deadline).await?;
-    judge_frames(&String::from_utf8_lossy(&statistics), FRAMES, MIN_PSNR_DB)
+    judge_frames(&frame_psnrs(&String::from_utf8_lossy(&statistics)), FRAMES, MIN_PSNR_DB)
 }
 
 impl TrialSource {
@@ -119,10 +119,14 @@ fn compare_arguments(encoder: &VideoEncoder, source: &TrialSource, file: &str) -
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Judges lines such as `n:1 mse_avg:2.04 … psnr_avg:45.03 …`: nearly as many as there should be frames, and none of a lower value.
-pub(super) fn judge_frames(statistics: &str, expected: usize, min_psnr_db: f64) -> Result<(), String> {
+/// The PSNR of each frame, dB, from lines such as `n:1 mse_avg:2.04 … psnr_avg:45.03 …`.
+pub(super) fn frame_psnrs(statistics: &str) -> Vec<f64> {
     let of_frame = |line: &str| line.split_whitespace().find_map(|word| word.strip_prefix("psnr_avg:")?.parse().ok());
-    let frames: Vec<f64> = statistics.lines().filter_map(of_frame).collect();
+    statistics.lines().filter_map(of_frame).collect()
+}
+
+/// Judges the PSNR of each frame, dB: nearly as many as there should be frames, and none of a lower value.
+pub(super) fn judge_frames(frames: &[f64], expected: usize, min_psnr_db: f64) -> Result<(), String> {
     if frames.len() + MAX_MISSING_FRAMES < expected {
         return Err(format!("only {} of {expected} encoded frames could be decoded", frames.len()));
     }

@@ -1,36 +1,13 @@
-//! The encoder elements that work here, each tested by encoding a frame.
-
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+//! The encoder elements of a run: which one, by the trials of this machine, and its settings.
 
 use gstreamer as gst;
 use gstreamer::prelude::*;
-use gstreamer_app as app;
 
 use super::frame_color::{COLOR_OPTIONS_START, ColorDescription};
-use super::launch_text;
-use super::panic_guard::ThreadWaker;
-use super::progress;
-use super::running_pipeline::RunningPipeline;
 use crate::domain::codec::TargetCodec;
-use crate::engine::video_encoders::{EncoderElement, VIDEO_ENCODERS, VideoEncoder, encoder_elements};
+use crate::engine::video_encoders::{EncoderElement, VIDEO_ENCODERS, encoder_elements};
 use crate::engine::worker::message::EngineReport;
 use crate::engine::{Result, RunError};
-
-/// Time limit of a trial. A sleeping graphics card may need seconds.
-const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
-
-/// Result of testing an encoder: success, or why it cannot be used.
-pub type TrialResult = Result<(), String>;
-
-/// Results of the trials made so far, by rank.
-static TRIAL_RESULTS: [OnceLock<TrialResult>; VIDEO_ENCODERS.len()] = [const { OnceLock::new() }; VIDEO_ENCODERS.len()];
-
-/// The trial of every encoder in the order of the table; each is made once per process. Blocks for up to 8 s each.
-pub fn run_trials() -> impl Iterator<Item = (&'static VideoEncoder, &'static TrialResult)> {
-    let trials = VIDEO_ENCODERS.iter().zip(&TRIAL_RESULTS);
-    trials.map(|(encoder, trial)| (encoder, trial.get_or_init(|| encoder.run_trial())))
-}
 
 /// The encoder to use where a plan names `planned` (ffmpeg's name): the same one if it passed its trial, otherwise the best
 /// one of the codec that did. Touches no element.
@@ -47,53 +24,7 @@ pub(super) fn find_encoder(element: &str) -> Result<&'static EncoderElement> {
     found.map(|(_, found)| found).ok_or_else(|| RunError::Internal(format!("there is no encoder {element}")))
 }
 
-impl VideoEncoder {
-    /// Tests whether the element exists and encodes.
-    fn run_trial(&self) -> TrialResult {
-        let Some(gstreamer) = &self.gstreamer else { return Err("only ffmpeg uses it".into()) };
-        if gst::ElementFactory::find(gstreamer.element).is_none() {
-            return Err("not part of this GStreamer".into());
-        }
-        gstreamer.encode_test_frames(self.codec).map_err(|error| error.to_string())
-    }
-}
-
 impl EncoderElement {
-    fn encode_test_frames(&self, codec: TargetCodec) -> Result<()> {
-        let waker = ThreadWaker::for_current_thread(
-            #[cfg(test)]
-            super::panic_guard::InjectedFault::default(),
-        );
-        let pipeline = RunningPipeline::new(launch_text::TRIAL, (self.launch, ""), self.element, &waker)?;
-        let encoder = pipeline.element("video_encoder")?;
-        self.check_properties(&encoder)?;
-        self.configure(&encoder, 1000, 2);
-        let output: app::AppSink = pipeline.element_of_type("out")?;
-        pipeline.set_state(gst::State::Playing)?;
-        let deadline = Instant::now() + TRIAL_DEADLINE;
-        while Instant::now() < deadline {
-            // A sleeping graphics card is not a fault: the deadline bounds the trial, not the heartbeat.
-            progress().add(1);
-            if let Some(text) = pipeline.next_error() {
-                return Err(RunError::Encoder(text));
-            }
-            let Some(sample) = output.try_pull_sample(gst::ClockTime::from_mseconds(20)) else { continue };
-            let map = sample.buffer().and_then(|buffer| buffer.map_readable().ok());
-            let bytes = map.as_deref().unwrap_or_default();
-            return codec.check_output(bytes).map_err(|fault| RunError::Encoder(fault.into()));
-        }
-        Err(RunError::Encoder(format!("no output within {} s", TRIAL_DEADLINE.as_secs())))
-    }
-
-    /// Checks that the element has the properties of its row: without them it would encode at any rate.
-    fn check_properties(&self, encoder: &gst::Element) -> Result<()> {
-        let mut properties = self.rate.map(|(name, _)| name).into_iter().chain(self.keyframe_interval);
-        match properties.find(|name| encoder.find_property(name).is_none()) {
-            Some(name) => Err(RunError::Encoder(format!("{} has no property {name}", self.element))),
-            None => Ok(()),
-        }
-    }
-
     /// Sets the bit rate and the keyframe interval, frames, if the element has such properties.
     pub(super) fn configure(&self, encoder: &gst::Element, max_kbps: u32, keyframe_interval: u64) {
         let set_property = |name: &str, value: u64| {
@@ -126,7 +57,6 @@ impl EncoderElement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::gst::gallery::default_encoder;
 
     #[test]
     fn an_encoder_that_failed_its_trial_is_replaced_by_the_best_that_works() {
@@ -143,17 +73,5 @@ mod tests {
         assert_eq!(select("libx264", &report_with(|_| true)), Some("x264enc"), "the planned one first");
         assert_eq!(select("libx264", &EngineReport::default()), None, "nothing was tested");
         assert_eq!(select_encoder(TargetCodec::Hevc, "libx265", &software), None, "GStreamer encodes H.264 only");
-    }
-
-    #[test]
-    fn an_encoder_without_a_property_of_its_row_fails_its_trial() {
-        crate::engine::gst::initialize().unwrap();
-        let x264 = default_encoder();
-        let trial = |element: EncoderElement| element.encode_test_frames(TargetCodec::H264);
-        let misspelt = trial(EncoderElement { rate: Some(("bit-rate", 1)), ..*x264 }).unwrap_err().to_string();
-        assert!(misspelt.contains("x264enc has no property bit-rate"), "{misspelt}");
-        let misspelt = trial(EncoderElement { keyframe_interval: Some("gop"), ..*x264 }).unwrap_err().to_string();
-        assert!(misspelt.contains("x264enc has no property gop"), "{misspelt}");
-        assert!(trial(EncoderElement { ..*x264 }).is_ok());
     }
 }

@@ -2,19 +2,19 @@
 
 use gstreamer::ElementFactory;
 
-use super::encoder_elements::run_trials;
+use super::encoder_trial::run_trials;
 use super::{elements, gstreamer_version, initialize};
-use crate::engine::worker::message::EngineReport;
+use crate::engine::worker::message::{EngineReport, TrialScope};
 
 /// Elements that some renditions need, and external streams (`srtsrc`). Without them ffmpeg makes these renditions.
 const OPTIONAL: &[&str] = &["assrender", "overlaycomposition", "pngdec", "avdec_mjpeg", "srtsrc"];
 
-/// Looks for the elements and tests every encoder. A missing encoder costs nothing, and each one is tested once in a
-/// process. Blocks for up to 8 s for each encoder of a graphics card that does not answer.
+/// Looks for the elements and tests these encoders. A missing encoder costs nothing, and each one is tested once in a
+/// process. Blocks for up to 16 s for each encoder of a graphics card that does not answer.
 ///
 /// # Errors
 /// Why GStreamer does not start.
-pub fn examine() -> Result<EngineReport, String> {
+pub fn examine(encoders: TrialScope) -> Result<EngineReport, String> {
     initialize()?;
     let missing = elements::missing_elements()?;
     let optional = OPTIONAL.iter().filter(|element| ElementFactory::find(element).is_some());
@@ -22,7 +22,7 @@ pub fn examine() -> Result<EngineReport, String> {
         gstreamer: gstreamer_version(),
         missing: missing.into_iter().map(|(element, package)| (element.to_owned(), package.to_owned())).collect(),
         optional: optional.map(|element| (*element).to_owned()).collect(),
-        encoder_faults: run_trials().map(|(_, trial)| trial.clone().err()).collect(),
+        encoder_faults: run_trials(encoders).map(|(_, trial)| trial.err()).collect(),
     })
 }
 
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn the_report_has_each_encoder_and_lets_the_backend_start() {
-        let report = examine().unwrap();
+        let report = examine(TrialScope::All).unwrap();
         assert_eq!(report.encoder_faults.len(), VIDEO_ENCODERS.len());
         assert_eq!(check_report(&report), Ok(()));
         let planned = select_encoder(TargetCodec::H264, "libx264", &report).map(|encoder| encoder.element);

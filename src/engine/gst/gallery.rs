@@ -45,7 +45,7 @@ pub fn render_page() -> Result<String> {
         let pipeline = text.parse(default_encoder().launch, aac::ENCODER_LAUNCH)?;
         let _ = write!(page, "\n```mermaid\n{}```\n", PipelineGraph::from_bin(pipeline.upcast_ref()).to_mermaid());
     }
-    page.push_str("\n## Encoders\n\nBest first, software last; each is tested with two frames before it is used.\n");
+    page.push_str("\n## Encoders\n\nBest first, software last; each is tested before it is used.\n");
     for (encoder, EncoderElement { element, launch, .. }) in encoder_elements() {
         let kind = if encoder.is_hardware { "hardware" } else { "software" };
         let _ = write!(page, "\n### {element} ({kind})\n\n```\n{launch}```\n");

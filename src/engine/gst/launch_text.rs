@@ -63,7 +63,9 @@ texts! {
     DECODE_JPEG = "decode-jpeg", "Decodes and scales an image that is a JPEG.";
     STILL = "still", "Encodes the frames of a slate.";
     STILL_WITH_TEXT = "still-with-text", "Encodes the frames of a slate with a line of text.";
-    TRIAL = "trial", "Encodes two frames, to test whether an encoder works on this machine.";
+    TRIAL = "trial", "Encodes two frames, to test whether a software encoder works on this machine.";
+    HARDWARE_TRIAL = "hardware-trial",
+        "Encodes two seconds with a hardware encoder and decodes them in software, to compare them with the source.";
 }
 
 impl LaunchText {

@@ -15,6 +15,7 @@ mod downmix;
 pub mod elements;
 mod empty_stream;
 mod encoder_elements;
+mod encoder_trial;
 mod examine;
 mod frame_color;
 mod frame_picker;
@@ -50,7 +51,8 @@ mod watermark;
 pub mod worker;
 
 pub use backend::{GstBackend, backend_version, check_report};
-pub use encoder_elements::{TrialResult, run_trials, select_encoder};
+pub use encoder_elements::select_encoder;
+pub use encoder_trial::run_trials;
 pub use examine::examine;
 pub use image_decoder::check_image;
 pub use in_process_discoverer::{discover_in_process, start_discoverers};

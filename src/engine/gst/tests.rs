@@ -13,13 +13,13 @@ use crate::domain::time::FrameRate;
 use crate::engine::damaged_films::run_ffmpeg;
 use crate::engine::image::Image;
 use crate::engine::source::open_in_test;
-use crate::engine::worker::message::EngineReport;
+use crate::engine::worker::message::{EngineReport, TrialScope};
 use crate::engine::{Backend, Job, RenditionSpec, RunError};
 
 const RATE: FrameRate = FrameRate { num: 25, den: 1 };
 
 fn in_process_backend() -> GstBackend {
-    GstBackend::new(Arc::new(examine().unwrap()))
+    GstBackend::new(Arc::new(examine(TrialScope::All).unwrap()))
 }
 
 fn film_job(folder: &Path) -> Job {

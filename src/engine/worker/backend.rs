@@ -15,6 +15,7 @@ use crate::domain::plan::{BurnedSubtitle, EncodeVideo, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::domain::worker::blame::{Blame, Consequence};
 use crate::engine::gst::{ScriptSource, backend_version, check_job, select_encoder, text_to_burn};
+use crate::engine::video_encoders::is_hardware_element;
 use crate::engine::{Backend, Job, Result, Run, RunError, Segment};
 
 /// Time for a worker to end its run before it is killed.
@@ -149,6 +150,13 @@ impl RunTask {
 /// The error for a run whose worker has died as it made segment `segment`.
 async fn explain_loss(pool: &WorkerPool, mut worker: WorkerProcess, run_job: RunJob, segment: usize) -> RunError {
     let death = worker.death().await;
+    if let Some(encoder) = run_job.encoder.filter(|encoder| death.blame == Blame::Job && is_hardware_element(encoder)) {
+        // Its driver is part of the worker, so this proves nothing about the file: one at fault ends a worker in software too.
+        let text = format!("{encoder}: {} ({})", death.text, run_job.spec.source.path);
+        pool.starter.statistics.record_death(death.cause, &text);
+        tracing::warn!(encoder, cause = death.text, "a worker died as it encoded in hardware");
+        return RunError::Encoder(format!("a media worker with {encoder} ended: {}", death.text));
+    }
     let (key, path) = (pool.run_key(&run_job.spec), run_job.spec.source.path.clone());
     let blame = match pool.record_death(&key, &path, &death) {
         Consequence::Retry => death.blame,

@@ -55,8 +55,8 @@ pub enum Work {
     Discover { source: SourceFacts },
     /// The segments of a rendition: `Segment` and `Piece`s for each.
     Run(Box<RunWork>),
-    /// The elements of this machine, and a trial of each encoder: `Report` with an `EngineReport`.
-    Examine,
+    /// The elements of this machine, and a trial of each of these encoders: `Report` with an `EngineReport`.
+    Examine { encoders: TrialScope },
     /// A stream by SRT: `Piece`s until its end.
     Srt(SrtWork),
     /// A whole image decoded, to learn whether it can be shown: `Report` without content. Descriptor: the image.
@@ -219,6 +219,15 @@ pub struct LogMessage {
     pub level: String,
     pub target: String,
     pub text: String,
+}
+
+/// Encoders to test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TrialScope {
+    All,
+    /// After a hardware encoder has ended or stopped the process that tested it.
+    Software,
 }
 
 /// GStreamer's abilities on this machine, found out by a worker.

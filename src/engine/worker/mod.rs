@@ -38,7 +38,7 @@ pub use run_job::pipeline_name;
 pub use srt::SrtReceiver;
 pub use statistics::{EndCause, LastDeath, PoolStatus};
 
-use message::{EngineReport, SrtWork};
+use message::{EngineReport, SrtWork, TrialScope};
 
 use super::gst;
 use super::gst::StillTask;
@@ -96,7 +96,7 @@ impl Isolation {
         match self {
             Self::Process(pool) => pool.examine().await,
             Self::None => {
-                let examined = tokio::task::spawn_blocking(gst::examine).await;
+                let examined = tokio::task::spawn_blocking(|| gst::examine(TrialScope::All)).await;
                 examined.map_err(|cause| cause.to_string())?.map(Arc::new)
             }
         }

@@ -11,7 +11,7 @@ use super::PROBE_PIPELINE;
 use super::death::Death;
 use super::discovery::{MAX_PROBES, MAX_WAITING_PROBES};
 use super::inspection::Inspection;
-use super::message::{EngineReport, JobMessage, Work};
+use super::message::{EngineReport, JobMessage, TrialScope, Work};
 use super::process::{WorkerEvent, WorkerProcess, WorkerSettings};
 use super::replay::{Replay, ReplayQueue};
 use super::run_job::{PROBE_MEMORY_BYTES, pipeline_name};
@@ -32,7 +32,7 @@ const NFO_PIPELINE: &str = "nfo";
 /// Below this memory of the machine, bytes, no spare for runs is started ahead.
 const MIN_SPARE_MEMORY_BYTES: u64 = 1 << 30;
 
-/// Time for the examination of the machine: a trial of an encoder takes up to 8 s.
+/// Time for the examination of the machine: a trial of an encoder takes up to 16 s.
 const EXAMINE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Remembers the files that made workers crash. Implemented above this room.
@@ -180,10 +180,21 @@ impl WorkerPool {
         self.report.get_or_try_init(|| self.examine_once()).await.cloned()
     }
 
+    /// A driver may end or stop the worker that tests it: a second one then tests software only.
     async fn examine_once(&self) -> Result<Arc<EngineReport>, String> {
+        match self.examine_by_worker(TrialScope::All).await {
+            Ok(report) => Ok(report),
+            Err(cause) => {
+                tracing::warn!(cause, "GStreamer is examined again, without hardware encoders");
+                self.examine_by_worker(TrialScope::Software).await
+            }
+        }
+    }
+
+    async fn examine_by_worker(&self, encoders: TrialScope) -> Result<Arc<EngineReport>, String> {
         let mut worker = self.starter.start(WorkerKind::Media).await?;
         // Encoders of graphics cards map far more than they use.
-        let message = JobMessage { memory_bytes: 4 * PROBE_MEMORY_BYTES, work: Work::Examine };
+        let message = JobMessage { memory_bytes: 4 * PROBE_MEMORY_BYTES, work: Work::Examine { encoders } };
         worker.send_job(&message, &[], self.starter.statistics.count_busy()).await?;
         let frame = match timeout(EXAMINE_TIMEOUT, worker.next()).await {
             Ok(WorkerEvent::Frame(frame)) => frame,

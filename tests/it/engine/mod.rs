@@ -35,7 +35,7 @@ use hearthcast::engine::gst::{self, GstBackend};
 use hearthcast::engine::image::Image;
 use hearthcast::engine::packager::Package;
 use hearthcast::engine::source::SourceFile;
-use hearthcast::engine::worker::message::EngineReport;
+use hearthcast::engine::worker::message::{EngineReport, TrialScope};
 use hearthcast::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
 use crate::kit::media;
@@ -44,7 +44,7 @@ const FPS25: FrameRate = FrameRate { num: 25, den: 1 };
 
 /// The report about GStreamer on this machine.
 fn engine_report() -> &'static Arc<EngineReport> {
-    static REPORT: LazyLock<Arc<EngineReport>> = LazyLock::new(|| Arc::new(gst::examine().unwrap()));
+    static REPORT: LazyLock<Arc<EngineReport>> = LazyLock::new(|| Arc::new(gst::examine(TrialScope::All).unwrap()));
     &REPORT
 }
 

@@ -1,12 +1,14 @@
 //! Hardware encoders: used after a trial, and replaced by software when they fail. There is no such hardware here, so a wrapper of
-//! ffmpeg offers libx264 under the name of one, with faults.
+//! ffmpeg and a plugin of GStreamer offer x264 under the name of one, with faults.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use hearthcast::config::Config;
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start};
+use crate::kit::faulty_encoder::{ELEMENT, EncoderFault, worker_program};
 use crate::kit::response::expect_success;
 use crate::kit::{self, media};
 
@@ -69,6 +71,22 @@ impl Bench {
     }
 
     async fn with_decoder(trial: &str, run: &str, decoding: &str, forbidden: &[&str]) -> Self {
+        Self::start(trial, run, decoding, |_, config| {
+            config.forbidden_encoders = forbidden.iter().map(|name| (*name).to_owned()).collect();
+        })
+        .await
+    }
+
+    /// With an element of GStreamer that has this fault; ffmpeg's encoder has none.
+    async fn with_element(fault: Option<EncoderFault>, forbidden: &[&str]) -> Self {
+        Self::start(WORKS, WORKS, NO_DECODER, |folder, config| {
+            config.worker_program = worker_program(folder, fault);
+            config.forbidden_encoders = forbidden.iter().map(|name| (*name).to_owned()).collect();
+        })
+        .await
+    }
+
+    async fn start(trial: &str, run: &str, decoding: &str, configure: impl FnOnce(&Path, &mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("library");
         std::fs::create_dir(&library).unwrap();
@@ -79,7 +97,7 @@ impl Bench {
         let ffmpeg = make_tools(folder.path(), trial, run, decoding);
         let server = kit::start_server_with(&[&library], |config| {
             config.ffmpeg = ffmpeg;
-            config.forbidden_encoders = forbidden.iter().map(|name| (*name).to_owned()).collect();
+            configure(folder.path(), config);
         })
         .await;
         Self { server, folder }
@@ -179,5 +197,51 @@ async fn hardware_decodes_beside_its_encoder_and_is_given_up_step_by_step() {
     assert_eq!((&played["encoder"], &played["hardwareDecoder"]), (&json!("libx264"), &Value::Null), "{played}");
     for view in [bench.hardware().await, bench.decoders().await[0].clone()] {
         assert!(view["notUsed"].as_str().unwrap().starts_with("rests for "), "{view}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hardware_element_of_gstreamer_that_passes_its_trial_is_used() {
+    let bench = Bench::with_element(None, &[]).await;
+    let played = bench.play().await;
+    assert_eq!((&played["encoder"], &played["fallback"]), (&json!(ELEMENT), &json!(false)), "{played}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hardware_element_that_fails_in_a_run_costs_no_viewer_the_film_and_rests() {
+    // After some segments.
+    for letter in ['f', 'h', 'c', 'z'] {
+        let bench = Bench::with_element(Some(EncoderFault { letter, in_trial: false, frame: 120 }), &[]).await;
+        let played = bench.play().await;
+        assert_eq!((&played["encoder"], &played["fallback"]), (&json!("libx264"), &json!(true)), "{letter}: {played}");
+        let view = bench.hardware().await;
+        assert!(view["notUsed"].as_str().unwrap().starts_with("rests for "), "{letter}: {view}");
+        // Neither is the film to blame, which a replay would find out.
+        assert_ne!(played["pipelineReason"], "the media worker ended", "{letter}: {played}");
+        let next = bench.play().await;
+        assert_eq!((&next["encoder"], &next["fallback"]), (&json!("x264enc"), &json!(false)), "{letter}: {next}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hardware_element_that_fails_its_trial_leaves_gstreamer_usable() {
+    for letter in ['f', 'h', 'c', 'z', 'g'] {
+        let fault = Some(EncoderFault { letter, in_trial: true, frame: 10 });
+        let bench = Bench::with_element(fault, &[]).await;
+        let played = bench.play().await;
+        assert_eq!(
+            (&played["encoder"], &played["fallback"]),
+            (&json!("h264_nvenc"), &json!(false)),
+            "{letter}: {played}"
+        );
+        if matches!(letter, 'h' | 'c') {
+            let bench = Bench::with_element(fault, &["hardware"]).await;
+            let played = bench.play().await;
+            assert_eq!(
+                (&played["encoder"], &played["fallback"]),
+                (&json!("x264enc"), &json!(false)),
+                "{letter}: {played}"
+            );
+        }
     }
 }

@@ -62,7 +62,7 @@ pub fn copy_as_another_film(from: &Path, to: &Path, number: u64) {
     std::fs::write(to, bytes).expect("a folder of our own");
 }
 
-fn compile(source: &str, name: &str, arguments: &[&str]) -> PathBuf {
+pub(super) fn compile(source: &str, name: &str, arguments: &[&str]) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (output, unfinished) = (target.join(name), target.join(format!("{name}-{}", std::process::id())));
     let mut compiler = Command::new("cc");

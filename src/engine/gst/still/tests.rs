@@ -2,9 +2,10 @@ use super::*;
 use crate::domain::subtitles::TextStyle;
 use crate::engine::damaged_films::run_ffmpeg;
 use crate::engine::gst::{check_image, examine};
+use crate::engine::worker::message::TrialScope;
 
 fn task_of(job: &StillJob) -> StillTask {
-    let encoder = select_still_encoder(job, &examine().unwrap()).unwrap();
+    let encoder = select_still_encoder(job, &examine(TrialScope::All).unwrap()).unwrap();
     StillTask::from_job(job, encoder).unwrap()
 }
 
@@ -34,7 +35,7 @@ fn a_slate_is_one_idr_picture_and_pictures_that_repeat_it() {
 
 #[test]
 fn a_machine_without_an_element_leaves_the_slate_to_ffmpeg() {
-    let mut report = examine().unwrap();
+    let mut report = examine(TrialScope::All).unwrap();
     let plain = StillJob::new((320, 180));
     let text = plain.clone().with_text("text", &TextStyle::default()).unwrap();
     assert!(select_still_encoder(&text, &report).is_ok());

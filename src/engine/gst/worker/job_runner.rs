@@ -75,7 +75,9 @@ impl JobRunner {
             Work::Discover { source } => self.reports.report(job, move || discover(source, descriptors)),
             Work::Image => self.reports.report(job, move || check_image(&receive_image(only_one(descriptors)?)?)),
             Work::Nfo => self.reports.report(job, move || parse_nfo_file(&only_one(descriptors)?.into())),
-            Work::Examine => self.reports.report(job, || examine().map_err(RunError::Internal)),
+            Work::Examine { encoders } => {
+                self.reports.report(job, move || examine(encoders).map_err(RunError::Internal))
+            }
             Work::Run(work) => {
                 let (connection, activity) = (self.connection.clone(), self.activity.clone());
                 self.run = Some(run_job::start(job, *work, descriptors, connection, activity)?);

@@ -1,0 +1,204 @@
+//! The trial of an encoder element: software encodes a frame; hardware encodes two seconds of video, whose frames are decoded in
+//! software and compared with the source.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use gstreamer as gst;
+use gstreamer::prelude::*;
+use gstreamer_app as app;
+use gstreamer_video::{VideoFrameExt, VideoFrameRef, VideoInfo};
+
+use super::launch_text::{self, LaunchText};
+use super::panic_guard::ThreadWaker;
+use super::progress;
+use super::running_pipeline::RunningPipeline;
+use crate::domain::codec::TargetCodec;
+use crate::engine::hardware_trial::{FRAMES, GOP_FRAMES, MAX_KBPS, MIN_PSNR_DB, judge_frames};
+use crate::engine::video_encoders::{EncoderElement, VIDEO_ENCODERS, VideoEncoder};
+use crate::engine::worker::message::TrialScope;
+use crate::engine::{Result, RunError};
+
+/// Time limit of a trial. A sleeping graphics card may need seconds.
+const TRIAL_DEADLINE: Duration = Duration::from_secs(8);
+
+/// Time for the next output in one wait.
+const POLL_INTERVAL: gst::ClockTime = gst::ClockTime::from_mseconds(20);
+
+/// Formats of the generated video of a hardware trial, as of decoded files: 8 and 10 bits. Frames reach an encoder in the format of
+/// its row and as progressive, whatever the file is.
+const SOURCE_FORMATS: [&str; 2] = ["I420", "I420_10LE"];
+
+/// Result of testing an encoder: success, or why it cannot be used.
+type TrialResult = Result<(), String>;
+
+/// The trial of every encoder in the order of the table; each is made once per process. Blocks for up to 8 s for each software
+/// encoder and 16 s for each hardware encoder.
+pub fn run_trials(scope: TrialScope) -> impl Iterator<Item = (&'static VideoEncoder, TrialResult)> {
+    static RESULTS: [OnceLock<TrialResult>; VIDEO_ENCODERS.len()] = [const { OnceLock::new() }; VIDEO_ENCODERS.len()];
+    VIDEO_ENCODERS.iter().zip(&RESULTS).map(move |(encoder, result)| {
+        if encoder.is_hardware && scope == TrialScope::Software {
+            return (encoder, Err("a test of the hardware encoders crashed or stopped".into()));
+        }
+        (encoder, result.get_or_init(|| encoder.run_trial()).clone())
+    })
+}
+
+impl VideoEncoder {
+    /// Tests whether the element exists and encodes.
+    fn run_trial(&self) -> TrialResult {
+        let Some(element) = &self.gstreamer else { return Err("only ffmpeg uses it".into()) };
+        if gst::ElementFactory::find(element.element).is_none() {
+            return Err("not part of this GStreamer".into());
+        }
+        let tested = match self.is_hardware {
+            true => SOURCE_FORMATS.iter().try_for_each(|format| element.compare_output(format)),
+            false => element.encode_test_frames(self.codec),
+        };
+        tested.map_err(|error| error.to_string())
+    }
+}
+
+impl EncoderElement {
+    fn encode_test_frames(&self, codec: TargetCodec) -> Result<()> {
+        let pipeline = self.trial_pipeline(launch_text::TRIAL)?;
+        let output: app::AppSink = pipeline.element_of_type("out")?;
+        pipeline.set_state(gst::State::Playing)?;
+        let sample = wait_for(&pipeline, || output.try_pull_sample(POLL_INTERVAL))?;
+        let map = sample.buffer().and_then(|buffer| buffer.map_readable().ok());
+        codec.check_output(map.as_deref().unwrap_or_default()).map_err(|fault| RunError::Encoder(fault.into()))
+    }
+
+    /// Encodes generated video of this format, decodes the output, and compares the frames.
+    fn compare_output(&self, source_format: &str) -> Result<()> {
+        let pipeline = self.trial_pipeline(launch_text::HARDWARE_TRIAL)?;
+        let caps = |format: &str| {
+            let rate = gst::Fraction::new(25, 1);
+            let caps = gst::Caps::builder("video/x-raw").field("format", format).field("framerate", rate);
+            caps.field("width", 640).field("height", 360).build()
+        };
+        pipeline.element("source_caps")?.set_property("caps", caps(source_format));
+        pipeline.element("raw_caps")?.set_property("caps", caps(self.format));
+        let expected: app::AppSink = pipeline.element_of_type("expected")?;
+        let output: app::AppSink = pipeline.element_of_type("out")?;
+        pipeline.set_state(gst::State::Playing)?;
+        let psnrs = wait_for(&pipeline, {
+            let mut psnrs = Vec::new();
+            move || {
+                if let Some(decoded) = output.try_pull_sample(POLL_INTERVAL) {
+                    let source = expected.try_pull_sample(gst::ClockTime::from_seconds(1));
+                    psnrs.push(source.and_then(|source| frame_psnr(&decoded, &source)).unwrap_or_default());
+                }
+                output.is_eos().then(|| std::mem::take(&mut psnrs))
+            }
+        })?;
+        judge_frames(&psnrs, FRAMES, MIN_PSNR_DB).map_err(|fault| match source_format {
+            "I420" => RunError::Encoder(fault),
+            format => RunError::Encoder(format!("{fault} (from {format})")),
+        })
+    }
+
+    fn trial_pipeline(&self, text: LaunchText) -> Result<RunningPipeline> {
+        let waker = ThreadWaker::for_current_thread(
+            #[cfg(test)]
+            super::panic_guard::InjectedFault::default(),
+        );
+        let pipeline = RunningPipeline::new(text, (self.launch, ""), self.element, &waker)?;
+        let encoder = pipeline.element("video_encoder")?;
+        self.check_properties(&encoder)?;
+        self.configure(&encoder, MAX_KBPS, GOP_FRAMES.into());
+        Ok(pipeline)
+    }
+
+    /// Checks that the element has the properties of its row: without them it would encode at any rate.
+    fn check_properties(&self, encoder: &gst::Element) -> Result<()> {
+        let mut properties = self.rate.map(|(name, _)| name).into_iter().chain(self.keyframe_interval);
+        match properties.find(|name| encoder.find_property(name).is_none()) {
+            Some(name) => Err(RunError::Encoder(format!("{} has no property {name}", self.element))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Polls until there is a value, an error of the pipeline, or no time left.
+fn wait_for<T>(pipeline: &RunningPipeline, mut poll: impl FnMut() -> Option<T>) -> Result<T> {
+    let deadline = Instant::now() + TRIAL_DEADLINE;
+    while Instant::now() < deadline {
+        // A sleeping graphics card is not a fault: the deadline bounds the trial, not the heartbeat.
+        progress().add(1);
+        if let Some(text) = pipeline.next_error() {
+            return Err(RunError::Encoder(text));
+        }
+        if let Some(value) = poll() {
+            return Ok(value);
+        }
+    }
+    Err(RunError::Encoder(format!("no output within {} s", TRIAL_DEADLINE.as_secs())))
+}
+
+/// PSNR of two frames of 8 bits, dB, over all planes; infinite if they are equal, None if they differ in size.
+fn frame_psnr(a: &gst::Sample, b: &gst::Sample) -> Option<f64> {
+    let (info_a, info_b) = (VideoInfo::from_caps(a.caps()?).ok()?, VideoInfo::from_caps(b.caps()?).ok()?);
+    let a = VideoFrameRef::from_buffer_ref_readable(a.buffer()?, &info_a).ok()?;
+    let b = VideoFrameRef::from_buffer_ref_readable(b.buffer()?, &info_b).ok()?;
+    if (a.format(), a.width(), a.height()) != (b.format(), b.width(), b.height()) {
+        return None;
+    }
+    let (mut squared_errors, mut samples) = (0_u64, 0_usize);
+    for component in 0..a.n_components() {
+        let plane = a.format_info().plane()[component as usize];
+        let (width, height) = (a.comp_width(component) as usize, a.comp_height(component) as usize);
+        let rows = |frame: &VideoFrameRef<&gst::BufferRef>| {
+            let stride = usize::try_from(frame.plane_stride().get(plane as usize).copied()?).ok()?;
+            Some((frame.comp_data(component).ok()?.to_vec(), stride))
+        };
+        let ((data_a, stride_a), (data_b, stride_b)) = (rows(&a)?, rows(&b)?);
+        for row in 0..height {
+            let (row_a, row_b) =
+                (data_a.get(row * stride_a..)?.get(..width)?, data_b.get(row * stride_b..)?.get(..width)?);
+            squared_errors += row_a.iter().zip(row_b).map(|(&a, &b)| u64::from(a.abs_diff(b)).pow(2)).sum::<u64>();
+        }
+        samples += width * height;
+    }
+    Some(10.0 * (255.0_f64.powi(2) * samples as f64 / squared_errors as f64).log10())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::gst::gallery::default_encoder;
+
+    #[test]
+    fn an_encoder_without_a_property_of_its_row_fails_its_trial() {
+        crate::engine::gst::initialize().unwrap();
+        let x264 = default_encoder();
+        let trial = |element: EncoderElement| element.encode_test_frames(TargetCodec::H264);
+        let misspelt = trial(EncoderElement { rate: Some(("bit-rate", 1)), ..*x264 }).unwrap_err().to_string();
+        assert!(misspelt.contains("x264enc has no property bit-rate"), "{misspelt}");
+        let misspelt = trial(EncoderElement { keyframe_interval: Some("gop"), ..*x264 }).unwrap_err().to_string();
+        assert!(misspelt.contains("x264enc has no property gop"), "{misspelt}");
+        assert!(trial(EncoderElement { ..*x264 }).is_ok());
+    }
+
+    #[test]
+    fn other_video_or_a_part_of_it_fails_the_trial_of_hardware() {
+        crate::engine::gst::initialize().unwrap();
+        let x264 = default_encoder();
+        for format in SOURCE_FORMATS {
+            assert_eq!(EncoderElement { ..*x264 }.compare_output(format).map_err(|error| error.to_string()), Ok(()));
+        }
+        let fault_with = |filter: &str| {
+            let launch = format!("{filter} ! {}", x264.launch).leak();
+            EncoderElement { launch, ..*x264 }.compare_output("I420_10LE").unwrap_err().to_string()
+        };
+        let darker = fault_with("videobalance contrast=0.3");
+        assert!(
+            darker.contains("its video differs from the source") && darker.ends_with("(from I420_10LE)"),
+            "{darker}"
+        );
+        let short = fault_with("identity eos-after=21");
+        assert!(short.contains("only 20 of 50 encoded frames could be decoded"), "{short}");
+        let failing = fault_with("identity error-after=5");
+        assert!(!failing.contains("PSNR") && !failing.contains("could be decoded"), "{failing}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The trial of a hardware decoder: a second of video in a format, encoded in software, are decoded by both and compared.
 
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,15 +49,37 @@ pub(super) async fn compare_output(
     format: &TrialFormat,
     deadline: Duration,
 ) -> Result<(), String> {
-    let frames = if format.is_interlaced { FRAMES / 2 } else { FRAMES };
-    let encode = format!("-f lavfi -i {SOURCE} -frames:v {frames} {} -f matroska pipe:1", format.encode_args);
+    let file = encode_sample(ffmpeg, format, deadline).await?;
+    let arguments = compare_arguments(decoder, format, &format!("file:/proc/self/fd/{}", file.as_raw_fd()));
+    let statistics = run_ffmpeg_with(ffmpeg, &borrowed(&arguments), vec![Arc::new(file)], deadline).await?;
+    judge_decoded(&frame_psnrs(&String::from_utf8_lossy(&statistics)), format)
+}
+
+/// Encodes video of this format in software: a Matroska file in memory.
+///
+/// # Errors
+/// Why this ffmpeg does not.
+pub(super) async fn encode_sample(ffmpeg: &Path, format: &TrialFormat, deadline: Duration) -> Result<File, String> {
+    let (frames, encode_args) = (format.trial_frames(), format.encode_args);
+    let encode = format!("-f lavfi -i {SOURCE} -frames:v {frames} {encode_args} -f matroska pipe:1");
     let encode: Vec<&str> = encode.split_whitespace().collect();
     let encoded =
         run_ffmpeg(ffmpeg, &encode, deadline).await.map_err(|cause| format!("no video to try it with: {cause}"))?;
-    let file = to_memory_file("trial", &encoded).map_err(|cause| cause.to_string())?;
-    let arguments = compare_arguments(decoder, format, &format!("file:/proc/self/fd/{}", file.as_raw_fd()));
-    let statistics = run_ffmpeg_with(ffmpeg, &borrowed(&arguments), vec![Arc::new(file)], deadline).await?;
-    judge_frames(&frame_psnrs(&String::from_utf8_lossy(&statistics)), frames, MIN_PSNR_DB)
+    to_memory_file("trial", &encoded).map_err(|cause| cause.to_string())
+}
+
+/// Judges the frames of such a file by their PSNR to those of the software decoder, dB.
+///
+/// # Errors
+/// Why the hardware is not used for this format.
+pub(super) fn judge_decoded(psnrs: &[f64], format: &TrialFormat) -> Result<(), String> {
+    judge_frames(psnrs, format.trial_frames(), MIN_PSNR_DB)
+}
+
+impl TrialFormat {
+    fn trial_frames(&self) -> usize {
+        if self.is_interlaced { FRAMES / 2 } else { FRAMES }
+    }
 }
 
 /// The statistics of each frame go to the standard output.
@@ -90,6 +113,7 @@ mod tests {
         trial_args: "",
         trial_filters: ["null", "null"],
         encoders: &[],
+        elements: &[],
     };
 
     #[tokio::test]

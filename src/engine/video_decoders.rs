@@ -1,4 +1,4 @@
-//! Hardware that decodes video for ffmpeg, an interface a row, and the formats in which it is tried.
+//! Hardware that decodes video, an interface a row for both backends, and the formats in which it is tried.
 
 use super::video_encoders::VideoEncoder;
 use crate::domain::media::{Stream, StreamKind};
@@ -19,6 +19,8 @@ pub struct HardwareDecoder {
     pub trial_filters: [&'static str; 2],
     /// The encoders of the same device, by ffmpeg's names.
     pub encoders: &'static [&'static str],
+    /// GStreamer's elements, each after ffmpeg's name of its codec.
+    pub elements: &'static [(&'static str, &'static str)],
 }
 
 /// Best first.
@@ -30,6 +32,13 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
         trial_args: "-hwaccel_output_format cuda",
         trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
         encoders: &["h264_nvenc", "hevc_nvenc"],
+        elements: &[
+            ("h264", "nvh264dec"),
+            ("hevc", "nvh265dec"),
+            ("vp9", "nvvp9dec"),
+            ("av1", "nvav1dec"),
+            ("mpeg2video", "nvmpeg2videodec"),
+        ],
     },
     // Intel's cards, which QSV is for, decode by VAAPI as well.
     HardwareDecoder {
@@ -39,6 +48,13 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
         trial_args: "-hwaccel_output_format vaapi",
         trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
         encoders: &["h264_vaapi", "hevc_vaapi", "h264_qsv", "hevc_qsv"],
+        elements: &[
+            ("h264", "vah264dec"),
+            ("hevc", "vah265dec"),
+            ("vp9", "vavp9dec"),
+            ("av1", "vaav1dec"),
+            ("mpeg2video", "vampeg2dec"),
+        ],
     },
     HardwareDecoder {
         name: "v4l2m2m",
@@ -47,6 +63,12 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
         trial_args: "",
         trial_filters: ["null", "null"],
         encoders: &["h264_v4l2m2m"],
+        elements: &[
+            ("h264", "v4l2h264dec"),
+            ("hevc", "v4l2h265dec"),
+            ("vp9", "v4l2vp9dec"),
+            ("mpeg2video", "v4l2mpeg2dec"),
+        ],
     },
     HardwareDecoder {
         name: "videotoolbox",
@@ -55,6 +77,7 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
         trial_args: "-hwaccel_output_format videotoolbox_vld",
         trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
         encoders: &["h264_videotoolbox", "hevc_videotoolbox"],
+        elements: &[],
     },
 ];
 
@@ -124,6 +147,11 @@ impl HardwareDecoder {
     /// Whether this encoder is of the same device.
     pub fn is_beside(&self, encoder: &VideoEncoder) -> bool {
         self.encoders.contains(&encoder.name)
+    }
+
+    /// GStreamer's element for a codec, by ffmpeg's name.
+    pub fn element(&self, codec: &str) -> Option<&'static str> {
+        self.elements.iter().find(|(name, _)| *name == codec).map(|(_, element)| *element)
     }
 
     /// ffmpeg's arguments before the input, for video of this codec.

@@ -4,6 +4,8 @@ use gstreamer as gst;
 use gstreamer::ElementFactory;
 use gstreamer::prelude::*;
 
+use crate::engine::{Result, RunError};
+
 /// The required elements, with Debian's name of their package.
 const REQUIRED: [(&str, &str); 15] = [
     ("typefind", "libgstreamer1.0-0"),
@@ -27,10 +29,10 @@ const REQUIRED: [(&str, &str); 15] = [
 const CONTAINER_ELEMENTS: &str = "descriptorsrc qtdemux matroskademux oggdemux avidemux flvdemux tsdemux mpegpsdemux asfdemux \
     mxfdemux dvdemux wavparse aiffparse id3demux apedemux";
 
-/// Plugins whose parsers and decoders may be chosen: parsers, software decoders, hardware decoders.
+/// Plugins whose parsers and decoders may be chosen: parsers and software decoders. Those of hardware are chosen for a run only
+/// ([`prefer_decoder`]), after a trial.
 const CODEC_PLUGINS: &str = "audioparsers videoparsersbad opusparse libav openh264 de265 vpx dav1d rsdav1d aom theora opus \
-    vorbis flac mpg123 faad a52dec dtsdec wavpack musepack speex alaw mulaw adpcmdec jpegformat png va vaapi nvcodec qsv \
-    v4l2codecs video4linux2";
+    vorbis flac mpg123 faad a52dec dtsdec wavpack musepack speex alaw mulaw adpcmdec jpegformat png";
 
 /// Decoders that are chosen before others of their format. Against ffmpeg, dtsdec of GStreamer 1.22 mixes five channels to four
 /// (measured), and a52dec applies no dynamic range compression.
@@ -62,6 +64,18 @@ pub(super) fn restrict() {
     if let Some(parser) = ElementFactory::find("jpegparse") {
         parser.set_rank(gst::Rank::PRIMARY);
     }
+}
+
+/// Makes GStreamer choose this decoder of hardware before the others of its codec, in the whole process. What it does not decode,
+/// software does.
+///
+/// # Errors
+/// When there is no such element.
+pub(super) fn prefer_decoder(element: &str) -> Result<()> {
+    let factory = ElementFactory::find(element);
+    let factory = factory.ok_or_else(|| RunError::Decode(format!("{element} is not part of this GStreamer")))?;
+    factory.set_rank(gst::Rank::PRIMARY + 100);
+    Ok(())
 }
 
 /// Every element GStreamer may choose by a file's contents or an address.

@@ -9,6 +9,7 @@ mod backend;
 mod burned_text;
 mod copied_audio;
 mod decode;
+mod decoder_trial;
 mod descriptor_source;
 pub mod discoverer;
 mod downmix;
@@ -47,10 +48,12 @@ mod still;
 mod svg;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod watermark;
 pub mod worker;
 
 pub use backend::{GstBackend, backend_version, check_report};
+pub use decoder_trial::compare_decoder;
 pub use encoder_elements::select_encoder;
 pub use encoder_trial::run_trials;
 pub use examine::examine;

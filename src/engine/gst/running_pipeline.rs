@@ -80,6 +80,12 @@ impl RunningPipeline {
         self.element(name)?.downcast::<T>().map_err(wrong_type)
     }
 
+    /// Whether an element of this factory is part of it.
+    pub(super) fn has_element_of(&self, factory: &str) -> bool {
+        let is_of = |element: &gst::Element| element.factory().is_some_and(|found| found.name() == factory);
+        self.pipeline.iterate_recurse().into_iter().flatten().any(|element| is_of(&element))
+    }
+
     /// Calls `configure` for every element that a bin of it adds from now on.
     pub(super) fn on_element_added(&self, configure: impl Fn(&gst::Element) + Send + Sync + 'static) {
         let waker = self.waker.clone();

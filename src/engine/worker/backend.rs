@@ -1,5 +1,6 @@
 //! The GStreamer backend in worker processes: a trait [`Backend`] over the pool, one worker a run.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +15,14 @@ use super::run_job::RunJob;
 use crate::domain::plan::{BurnedSubtitle, EncodeVideo, VideoPlan};
 use crate::domain::subtitles::TextStyle;
 use crate::domain::worker::blame::{Blame, Consequence};
+use crate::engine::decoder_trial::{encode_sample, judge_decoded};
 use crate::engine::gst::{ScriptSource, backend_version, check_job, select_encoder, text_to_burn};
+use crate::engine::video_decoders::{HardwareDecoder, TrialFormat};
 use crate::engine::video_encoders::is_hardware_element;
 use crate::engine::{Backend, Job, Result, Run, RunError, Segment};
+
+/// Time to encode a second of video for the trial of a decoder.
+const SAMPLE_DEADLINE: Duration = Duration::from_secs(8);
 
 /// Time for a worker to end its run before it is killed.
 const CANCEL_GRACE: Duration = Duration::from_millis(200);
@@ -31,6 +37,14 @@ pub struct WorkerBackend {
     report: Arc<EngineReport>,
     version: String,
     scripts: Arc<ScriptSource>,
+    decoder: Option<DecoderElement>,
+}
+
+/// Hardware that decodes a run: its name in the table of decoders, and GStreamer's element of it for the codec.
+#[derive(Clone, Copy, Debug)]
+struct DecoderElement {
+    hardware: &'static str,
+    element: &'static str,
 }
 
 impl WorkerBackend {
@@ -38,7 +52,24 @@ impl WorkerBackend {
     /// [`crate::engine::gst::check_report`]; `style` is that of plain text to burn in.
     pub fn new(pool: Arc<WorkerPool>, report: Arc<EngineReport>, style: TextStyle) -> Self {
         let version = backend_version(&report, &style);
-        Self { pool, report, version, scripts: Arc::new(ScriptSource::new(style)) }
+        Self { pool, report, version, scripts: Arc::new(ScriptSource::new(style)), decoder: None }
+    }
+
+    /// The same backend, decoding by this hardware if it decodes this format like software does.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn with_decoder(
+        &self,
+        ffmpeg: &Path,
+        decoder: &'static HardwareDecoder,
+        format: &'static TrialFormat,
+    ) -> Result<Self, String> {
+        let missing = || format!("GStreamer has no element for {} by {}", format.codec, decoder.name);
+        let element = decoder.element(format.codec).ok_or_else(missing)?;
+        let film = encode_sample(ffmpeg, format, SAMPLE_DEADLINE).await?;
+        judge_decoded(&self.pool.compare_decoder(element, &film).await?, format)?;
+        Ok(Self { decoder: Some(DecoderElement { hardware: decoder.name, element }), ..self.clone() })
     }
 }
 
@@ -57,6 +88,10 @@ impl Backend for WorkerBackend {
 
     fn audio_encoder(&self) -> &'static str {
         "avenc_aac"
+    }
+
+    fn hardware_decoder(&self) -> Option<&'static str> {
+        self.decoder.map(|decoder| decoder.hardware)
     }
 
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run> {
@@ -116,7 +151,8 @@ impl RunTask {
             None => None,
         };
         let worker = self.backend.pool.take_run_worker().await.map_err(RunError::Internal)?;
-        Ok((worker, RunJob { spec: self.job.spec.clone(), encoder: self.encoder, script }))
+        let decoder = self.backend.decoder.map(|decoder| decoder.element);
+        Ok((worker, RunJob { spec: self.job.spec.clone(), encoder: self.encoder, decoder, script }))
     }
 
     async fn make_segments(&mut self, mut worker: WorkerProcess, run_job: RunJob) -> Result<()> {
@@ -150,12 +186,13 @@ impl RunTask {
 /// The error for a run whose worker has died as it made segment `segment`.
 async fn explain_loss(pool: &WorkerPool, mut worker: WorkerProcess, run_job: RunJob, segment: usize) -> RunError {
     let death = worker.death().await;
-    if let Some(encoder) = run_job.encoder.filter(|encoder| death.blame == Blame::Job && is_hardware_element(encoder)) {
+    let hardware = run_job.decoder.or(run_job.encoder.filter(|encoder| is_hardware_element(encoder)));
+    if let Some(element) = hardware.filter(|_| death.blame == Blame::Job) {
         // Its driver is part of the worker, so this proves nothing about the file: one at fault ends a worker in software too.
-        let text = format!("{encoder}: {} ({})", death.text, run_job.spec.source.path);
+        let text = format!("{element}: {} ({})", death.text, run_job.spec.source.path);
         pool.starter.statistics.record_death(death.cause, &text);
-        tracing::warn!(encoder, cause = death.text, "a worker died as it encoded in hardware");
-        return RunError::Encoder(format!("a media worker with {encoder} ended: {}", death.text));
+        tracing::warn!(element, cause = death.text, "a worker died as it used hardware");
+        return RunError::Encoder(format!("a media worker with {element} ended: {}", death.text));
     }
     let (key, path) = (pool.run_key(&run_job.spec), run_job.spec.source.path.clone());
     let blame = match pool.record_death(&key, &path, &death) {

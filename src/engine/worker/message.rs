@@ -57,6 +57,9 @@ pub enum Work {
     Run(Box<RunWork>),
     /// The elements of this machine, and a trial of each of these encoders: `Report` with an `EngineReport`.
     Examine { encoders: TrialScope },
+    /// A film in memory decoded by an element of hardware and in software: `Report` with the PSNR of each frame, dB. Descriptor: the
+    /// film (Matroska).
+    CompareDecoder { element: String },
     /// A stream by SRT: `Piece`s until its end.
     Srt(SrtWork),
     /// A whole image decoded, to learn whether it can be shown: `Report` without content. Descriptor: the image.
@@ -81,6 +84,8 @@ pub struct RunWork {
     pub through: usize,
     /// GStreamer's element that encodes video, proven by a trial; None without encoded video.
     pub encoder: Option<String>,
+    /// GStreamer's element of hardware that decodes video, proven by a trial; None for software.
+    pub decoder: Option<String>,
     pub sidecar: Option<SourceFacts>,
     pub has_watermark: bool,
     /// Whether the last descriptor is an ASS script to burn in.

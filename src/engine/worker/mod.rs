@@ -27,6 +27,7 @@ mod srt;
 mod starter;
 mod statistics;
 mod still;
+mod trials;
 mod wire;
 
 pub use backend::WorkerBackend;

@@ -2,38 +2,31 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{OnceCell, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::PROBE_PIPELINE;
 use super::death::Death;
 use super::discovery::{MAX_PROBES, MAX_WAITING_PROBES};
 use super::inspection::Inspection;
-use super::message::{EngineReport, JobMessage, TrialScope, Work};
-use super::process::{WorkerEvent, WorkerProcess, WorkerSettings};
+use super::message::EngineReport;
+use super::process::{WorkerProcess, WorkerSettings};
 use super::replay::{Replay, ReplayQueue};
-use super::run_job::{PROBE_MEMORY_BYTES, pipeline_name};
+use super::run_job::pipeline_name;
 use super::spares::Spares;
 use super::starter::WorkerStarter;
 use super::statistics::PoolStatus;
 use crate::domain::worker::blame::{Consequence, DeathLog};
-use crate::domain::worker::frame::FrameKind;
 use crate::domain::worker::{ProvenFault, QuarantineKey, Stage};
 use crate::engine::RenditionSpec;
-use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::source::SourceFile;
-use crate::engine::video_encoders::VIDEO_ENCODERS;
 
 /// The name of parsing NFO files in quarantine keys.
 const NFO_PIPELINE: &str = "nfo";
 
 /// Below this memory of the machine, bytes, no spare for runs is started ahead.
 const MIN_SPARE_MEMORY_BYTES: u64 = 1 << 30;
-
-/// Time for the examination of the machine: a trial of an encoder takes up to 16 s.
-const EXAMINE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Remembers the files that made workers crash. Implemented above this room.
 pub trait FaultRecorder: Send + Sync + std::fmt::Debug {
@@ -71,7 +64,7 @@ pub struct WorkerPool {
     started_at: Instant,
     replays: ReplayQueue,
     pub(super) inspection: Arc<Inspection>,
-    report: OnceCell<Arc<EngineReport>>,
+    pub(super) report: OnceCell<Arc<EngineReport>>,
     /// Probes that run or wait, and those that run.
     pub(super) probe_queue: Semaphore,
     pub(super) probe_turns: Semaphore,
@@ -170,49 +163,6 @@ impl WorkerPool {
     /// Queues a replay. With a full queue the fault is proven another time.
     pub(super) fn replay(&self, replay: Replay) {
         self.replays.push(replay);
-    }
-
-    /// GStreamer's abilities on this machine; a worker finds out once.
-    ///
-    /// # Errors
-    /// Why no worker did. The next call tries again.
-    pub async fn examine(&self) -> Result<Arc<EngineReport>, String> {
-        self.report.get_or_try_init(|| self.examine_once()).await.cloned()
-    }
-
-    /// A driver may end or stop the worker that tests it: a second one then tests software only.
-    async fn examine_once(&self) -> Result<Arc<EngineReport>, String> {
-        match self.examine_by_worker(TrialScope::All).await {
-            Ok(report) => Ok(report),
-            Err(cause) => {
-                tracing::warn!(cause, "GStreamer is examined again, without hardware encoders");
-                self.examine_by_worker(TrialScope::Software).await
-            }
-        }
-    }
-
-    async fn examine_by_worker(&self, encoders: TrialScope) -> Result<Arc<EngineReport>, String> {
-        let mut worker = self.starter.start(WorkerKind::Media).await?;
-        // Encoders of graphics cards map far more than they use.
-        let message = JobMessage { memory_bytes: 4 * PROBE_MEMORY_BYTES, work: Work::Examine { encoders } };
-        worker.send_job(&message, &[], self.starter.statistics.count_busy()).await?;
-        let frame = match timeout(EXAMINE_TIMEOUT, worker.next()).await {
-            Ok(WorkerEvent::Frame(frame)) => frame,
-            Ok(WorkerEvent::Lost) => {
-                let death = worker.death().await;
-                self.starter.statistics.record_death(death.cause, &format!("the examination: {}", death.text));
-                return Err(format!("a worker ended as it examined the machine: {}", death.text));
-            }
-            Err(_) => return Err(format!("the machine was not examined within {} s", EXAMINE_TIMEOUT.as_secs())),
-        };
-        let report: EngineReport = match frame.kind {
-            FrameKind::Report => frame.parse().map_err(|fault| fault.to_string())?,
-            _ => return Err(format!("a worker did not examine the machine: {}", error_text(&frame.body))),
-        };
-        if report.encoder_faults.len() != VIDEO_ENCODERS.len() {
-            return Err("a worker reported another number of encoders".to_owned());
-        }
-        Ok(Arc::new(report))
     }
 
     /// Workers, deaths and quarantine.

@@ -29,6 +29,8 @@ pub struct RunJob {
     pub spec: Arc<RenditionSpec>,
     /// GStreamer's element that encodes video; None without encoded video.
     pub encoder: Option<&'static str>,
+    /// GStreamer's element of hardware that decodes video; None for software.
+    pub decoder: Option<&'static str>,
     /// The text to burn in, as an ASS script in memory.
     pub script: Option<Arc<File>>,
 }
@@ -45,6 +47,7 @@ impl RunJob {
             first,
             through,
             encoder: self.encoder.map(str::to_owned),
+            decoder: self.decoder.map(str::to_owned),
             sidecar: sidecar.as_ref().map(|sidecar| sidecar.facts()),
             has_watermark: watermark.is_some(),
             has_script: self.script.is_some(),

@@ -127,7 +127,7 @@ pub struct EncoderView {
     not_used: Option<String>,
 }
 
-/// Hardware that decodes video for ffmpeg, beside a hardware encoder of the same device.
+/// Hardware that decodes video, beside a hardware encoder of the same device.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = HardwareDecoder)]
@@ -139,6 +139,11 @@ pub struct DecoderView {
     formats: Vec<&'static str>,
     /// The other formats, and why.
     rejected_formats: Vec<RejectedView>,
+    /// Those that GStreamer's elements decoded like in software, so that it decodes and encodes these films alone. A format is tested
+    /// when a film first needs it.
+    gstreamer_formats: Vec<&'static str>,
+    /// Those that they did not, and why. ffmpeg decodes these.
+    gstreamer_rejected_formats: Vec<RejectedView>,
     /// Why it is not used now although it works: it is forbidden, or rests after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_used: Option<String>,
@@ -287,12 +292,19 @@ fn workers_view(
 
 fn decoder_view(working: &WorkingDecoder, service: &Service) -> DecoderView {
     let rejected = working.rejected_formats.iter();
+    let tested = service.renditions.backends.tested_formats(working.decoder);
     DecoderView {
         name: working.decoder.name,
         device: working.decoder.device,
         formats: working.formats.iter().map(|format| format.name).collect(),
         rejected_formats: rejected
             .map(|(format, reason)| RejectedView { name: format.name, reason: reason.clone() })
+            .collect(),
+        gstreamer_formats: tested.passed,
+        gstreamer_rejected_formats: tested
+            .rejected
+            .into_iter()
+            .map(|(name, reason)| RejectedView { name, reason })
             .collect(),
         not_used: service.local_encoders.reason_against(working.decoder.name),
     }

@@ -18,13 +18,14 @@ use crate::engine::gst::{self, GstBackend};
 use crate::engine::packager::Packager;
 use crate::engine::remote::{Cluster, RemoteBackend};
 use crate::engine::software_encoding::SoftwareEncoding;
-use crate::engine::video_decoders::HardwareDecoder;
+use crate::engine::video_decoders::{HardwareDecoder, TRIAL_FORMATS};
 use crate::engine::video_encoders::{VideoEncoder, is_hardware_element};
 use crate::engine::worker::message::EngineReport;
 use crate::engine::worker::{Isolation, WorkerBackend};
 use crate::engine::{Backend, RenditionSpec};
 use crate::error::{Code, Error, Result};
 use crate::service::quarantine::Quarantine;
+use crate::service::renditions::element_decoders::{ElementDecoders, TestedFormats};
 use crate::service::renditions::local_encoders::reason_against;
 
 /// Kinds of work that `auto` distinguishes.
@@ -83,6 +84,7 @@ pub struct Backends {
     /// Found at the first start, because querying ffmpeg takes a moment.
     ffmpeg: OnceCell<FfmpegBackend>,
     gstreamer: OnceCell<std::result::Result<FoundGstreamer, String>>,
+    element_decoders: ElementDecoders,
     /// Set by tests: the backend for everything, in any format.
     forced: OnceLock<Arc<dyn Backend>>,
     /// Workers on other machines, with a queue.
@@ -92,6 +94,8 @@ pub struct Backends {
 /// GStreamer with all required elements.
 struct FoundGstreamer {
     backend: Arc<dyn Backend>,
+    /// The same backend, if it is in workers: only these decode by hardware.
+    workers: Option<WorkerBackend>,
     report: Arc<EngineReport>,
 }
 
@@ -113,6 +117,7 @@ impl Backends {
             forbidden_encoders: config.forbidden_encoders.clone(),
             ffmpeg: OnceCell::new(),
             gstreamer: OnceCell::new(),
+            element_decoders: ElementDecoders::default(),
             forced: OnceLock::new(),
             cluster: OnceLock::new(),
         }
@@ -184,8 +189,9 @@ impl Backends {
             let software = Arc::new(SoftwareEncoding::new(ffmpeg.clone(), software));
             let has_hardware =
                 |backend: &Arc<dyn Backend>| backend.video_encoder(plan).is_some_and(is_hardware_element);
+            let is_gstreamer = gstreamer.as_ref().is_some_and(has_hardware);
             let (primary, reason) = match gstreamer {
-                Some(gstreamer) if has_hardware(&gstreamer) => (gstreamer, reason),
+                Some(gstreamer) if is_gstreamer => (gstreamer, reason),
                 // Without the encoder it would encode in software.
                 Some(gstreamer) if self.setting == BackendSetting::Gstreamer => {
                     return Ok(ChosenBackend { backend: Arc::new(FallbackBackend::new(gstreamer, software)), reason });
@@ -195,7 +201,11 @@ impl Backends {
             let backend = FallbackBackend::new(primary, software).with_hardware(self.program.clone(), hardware);
             return Ok(match self.decoder_of(spec, plan) {
                 Some(decoder) => {
-                    let decoding = Arc::new(self.find_ffmpeg().await?.with_decoder(decoder));
+                    let element = if is_gstreamer { self.element_decoder(spec, plan, decoder).await } else { None };
+                    let decoding: Arc<dyn Backend> = match element {
+                        Some(backend) => Arc::new(backend),
+                        None => Arc::new(self.find_ffmpeg().await?.with_decoder(decoder)),
+                    };
                     let backend = FallbackBackend::new(decoding, Arc::new(backend))
                         .with_hardware(self.program.clone(), decoder.name);
                     ChosenBackend { backend: Arc::new(backend), reason: "hardware decodes and encodes" }
@@ -224,6 +234,24 @@ impl Backends {
         let (encoder, stream) = (VideoEncoder::of_name(&plan.encoder)?, spec.media.stream(plan.stream)?);
         let decoder = find_decoder_report(&self.program)?.find(encoder, stream)?;
         reason_against(&self.program, &self.forbidden_encoders, decoder.name).is_none().then_some(decoder)
+    }
+
+    /// The formats in which GStreamer's elements of this hardware were tested.
+    pub fn tested_formats(&self, decoder: &HardwareDecoder) -> TestedFormats {
+        self.element_decoders.tested_formats(decoder)
+    }
+
+    /// GStreamer's backend that decodes by this hardware, if its trial has passed.
+    async fn element_decoder(
+        &self,
+        spec: &RenditionSpec,
+        plan: &EncodeVideo,
+        decoder: &'static HardwareDecoder,
+    ) -> Option<WorkerBackend> {
+        let stream = spec.media.stream(plan.stream)?;
+        let format = TRIAL_FORMATS.iter().find(|format| format.is_of(stream))?;
+        let workers = self.gstreamer().await.ok()?.workers.as_ref()?;
+        self.element_decoders.find(workers, &self.program, decoder, format)
     }
 
     /// GStreamer for a rendition, and why; the error is why ffmpeg makes it.
@@ -281,11 +309,15 @@ impl Backends {
                 return Ok(Err(cause));
             }
             let style = self.text_style.clone();
-            let backend: Arc<dyn Backend> = match &self.isolation {
-                Isolation::Process(pool) => Arc::new(WorkerBackend::new(pool.clone(), report.clone(), style)),
-                Isolation::None => Arc::new(GstBackend::new(report.clone()).with_text_style(style)),
+            let workers = match &self.isolation {
+                Isolation::Process(pool) => Some(WorkerBackend::new(pool.clone(), report.clone(), style.clone())),
+                Isolation::None => None,
             };
-            Ok::<_, String>(Ok(FoundGstreamer { backend, report }))
+            let backend: Arc<dyn Backend> = match &workers {
+                Some(workers) => Arc::new(workers.clone()),
+                None => Arc::new(GstBackend::new(report.clone()).with_text_style(style)),
+            };
+            Ok::<_, String>(Ok(FoundGstreamer { backend, workers, report }))
         });
         let found = found.await.inspect_err(|cause| tracing::warn!(cause, "GStreamer could not be examined"))?;
         found.as_ref().map_err(Clone::clone)

@@ -16,6 +16,7 @@ use crate::service::quarantine::Quarantine;
 
 pub mod backend_counts;
 pub mod backends;
+mod element_decoders;
 pub mod encode_slots;
 pub mod local_encoders;
 pub mod pipelines;

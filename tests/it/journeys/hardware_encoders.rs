@@ -3,12 +3,13 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use hearthcast::config::Config;
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start};
-use crate::kit::faulty_encoder::{ELEMENT, EncoderFault, worker_program};
+use crate::kit::faulty_element::{ElementFault, NO_FAULT, Role, worker_program};
 use crate::kit::response::expect_success;
 use crate::kit::{self, media};
 
@@ -77,11 +78,19 @@ impl Bench {
         .await
     }
 
-    /// With an element of GStreamer that has this fault; ffmpeg's encoder has none.
-    async fn with_element(fault: Option<EncoderFault>, forbidden: &[&str]) -> Self {
+    /// With an encoder element of GStreamer that has this fault; ffmpeg's encoder has none.
+    async fn with_element(fault: ElementFault, forbidden: &[&str]) -> Self {
         Self::start(WORKS, WORKS, NO_DECODER, |folder, config| {
-            config.worker_program = worker_program(folder, fault);
+            config.worker_program = worker_program(folder, &[(Role::Encoder, fault)]);
             config.forbidden_encoders = forbidden.iter().map(|name| (*name).to_owned()).collect();
+        })
+        .await
+    }
+
+    /// With elements that encode and decode, the latter with this fault; ffmpeg has both without faults.
+    async fn with_decoder_element(fault: ElementFault) -> Self {
+        Self::start(WORKS, WORKS, WORKS, |folder, config| {
+            config.worker_program = worker_program(folder, &[(Role::Encoder, NO_FAULT), (Role::Decoder, fault)]);
         })
         .await
     }
@@ -116,6 +125,23 @@ impl Bench {
         let stop = format!("{}/stop", session_path(&session));
         self.server.post(&stop, &json!({})).send().await.unwrap();
         diagnostics
+    }
+
+    /// The view of the decoding hardware once the film's format was tested with GStreamer's element. The first play starts that.
+    async fn trial_of_element(&self) -> Value {
+        assert_eq!(self.decoders().await.len(), 1, "ffmpeg's decoder is tested");
+        let played = self.play().await;
+        assert_eq!((&played["pipeline"], &played["hardwareDecoder"]), (&json!("ffmpeg"), &json!("cuda")), "{played}");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let view = self.decoders().await[0].clone();
+            let is_tested = |list: &str| !view[list].as_array().unwrap().is_empty();
+            if is_tested("gstreamerFormats") || is_tested("gstreamerRejectedFormats") {
+                return view;
+            }
+            assert!(Instant::now() < deadline, "no trial ended: {view}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// The views of the decoding hardware that works.
@@ -202,16 +228,16 @@ async fn hardware_decodes_beside_its_encoder_and_is_given_up_step_by_step() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hardware_element_of_gstreamer_that_passes_its_trial_is_used() {
-    let bench = Bench::with_element(None, &[]).await;
+    let bench = Bench::with_element(NO_FAULT, &[]).await;
     let played = bench.play().await;
-    assert_eq!((&played["encoder"], &played["fallback"]), (&json!(ELEMENT), &json!(false)), "{played}");
+    assert_eq!((&played["encoder"], &played["fallback"]), (&json!("nvh264enc"), &json!(false)), "{played}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hardware_element_that_fails_in_a_run_costs_no_viewer_the_film_and_rests() {
     // After some segments.
     for letter in ['f', 'h', 'c', 'z'] {
-        let bench = Bench::with_element(Some(EncoderFault { letter, in_trial: false, frame: 120 }), &[]).await;
+        let bench = Bench::with_element(ElementFault { letter, in_trial: false, frame: 120 }, &[]).await;
         let played = bench.play().await;
         assert_eq!((&played["encoder"], &played["fallback"]), (&json!("libx264"), &json!(true)), "{letter}: {played}");
         let view = bench.hardware().await;
@@ -226,7 +252,7 @@ async fn a_hardware_element_that_fails_in_a_run_costs_no_viewer_the_film_and_res
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hardware_element_that_fails_its_trial_leaves_gstreamer_usable() {
     for letter in ['f', 'h', 'c', 'z', 'g'] {
-        let fault = Some(EncoderFault { letter, in_trial: true, frame: 10 });
+        let fault = ElementFault { letter, in_trial: true, frame: 10 };
         let bench = Bench::with_element(fault, &[]).await;
         let played = bench.play().await;
         assert_eq!(
@@ -244,4 +270,57 @@ async fn a_hardware_element_that_fails_its_trial_leaves_gstreamer_usable() {
             );
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hardware_element_decodes_after_its_trial() {
+    let bench = Bench::with_decoder_element(NO_FAULT).await;
+    let formats = bench.trial_of_element().await;
+    assert_eq!(formats["gstreamerFormats"], json!(["MPEG-2"]), "{formats}");
+    let played = bench.play().await;
+    assert_eq!((&played["encoder"], &played["hardwareDecoder"]), (&json!("nvh264enc"), &json!("cuda")), "{played}");
+    assert_eq!((&played["pipeline"], &played["fallback"]), (&json!("gstreamer"), &json!(false)), "{played}");
+
+    for letter in ['f', 'h', 'c', 'z'] {
+        let bench = Bench::with_decoder_element(ElementFault { letter, in_trial: true, frame: 5 }).await;
+        let formats = bench.trial_of_element().await;
+        assert_eq!(formats["gstreamerRejectedFormats"][0]["name"], "MPEG-2", "{letter}: {formats}");
+        let played = bench.play().await;
+        assert_eq!(
+            (&played["pipeline"], &played["hardwareDecoder"]),
+            (&json!("ffmpeg"), &json!("cuda")),
+            "{letter}: {played}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hardware_element_that_fails_to_decode_costs_no_viewer_the_film_and_rests() {
+    // After some segments.
+    for letter in ['f', 'h', 'c'] {
+        let bench = Bench::with_decoder_element(ElementFault { letter, in_trial: false, frame: 120 }).await;
+        bench.trial_of_element().await;
+        let played = bench.play().await;
+        assert_eq!(
+            (&played["encoder"], &played["fallback"]),
+            (&json!("nvh264enc"), &json!(true)),
+            "{letter}: {played}"
+        );
+        assert_eq!(played["hardwareDecoder"], Value::Null, "{letter}: {played}");
+        assert_ne!(played["pipelineReason"], "the media worker ended", "{letter}: {played}");
+        let view = bench.decoders().await[0].clone();
+        assert!(view["notUsed"].as_str().unwrap().starts_with("rests for "), "{letter}: {view}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hardware_decoder_that_no_trial_has_tested_is_not_chosen_by_its_rank() {
+    let crash = ElementFault { letter: 'c', in_trial: false, frame: 0 };
+    let bench = Bench::start(WORKS, WORKS, NO_DECODER, |folder, config| {
+        config.worker_program = worker_program(folder, &[(Role::Decoder, crash)]);
+        config.forbidden_encoders = vec!["hardware".to_owned()];
+    })
+    .await;
+    let played = bench.play().await;
+    assert_eq!((&played["encoder"], &played["fallback"]), (&json!("x264enc"), &json!(false)), "{played}");
 }

@@ -7,7 +7,7 @@ pub mod damage;
 pub mod decoder_faults;
 pub mod disk;
 pub mod faults;
-pub mod faulty_encoder;
+pub mod faulty_element;
 pub mod file_client;
 pub mod kill;
 pub mod media;

@@ -14,7 +14,7 @@ use super::run_job::{RunControl, receive_image};
 use super::{end_process, run_job, still_job};
 use crate::domain::worker::frame::{FrameKind, MAX_PIECE_BYTES};
 use crate::engine::gst::srt::SrtStream;
-use crate::engine::gst::{check_image, discoverer, examine, progress};
+use crate::engine::gst::{check_image, compare_decoder, discoverer, examine, progress};
 use crate::engine::nfo_file::parse_nfo_file;
 use crate::engine::process::lower_memory_limit;
 use crate::engine::process::sandbox::WorkerKind;
@@ -77,6 +77,9 @@ impl JobRunner {
             Work::Nfo => self.reports.report(job, move || parse_nfo_file(&only_one(descriptors)?.into())),
             Work::Examine { encoders } => {
                 self.reports.report(job, move || examine(encoders).map_err(RunError::Internal))
+            }
+            Work::CompareDecoder { element } => {
+                self.reports.report(job, move || compare_decoder(&only_one(descriptors)?.into(), &element))
             }
             Work::Run(work) => {
                 let (connection, activity) = (self.connection.clone(), self.activity.clone());

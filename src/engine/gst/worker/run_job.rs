@@ -16,6 +16,7 @@ use super::questions::failure_report;
 use crate::domain::worker::frame::{FrameKind, MAX_PIECE_BYTES};
 use crate::engine::content::SegmentContent;
 use crate::engine::gst::RunTask;
+use crate::engine::gst::elements::prefer_decoder;
 use crate::engine::gst::encoder_elements::find_encoder;
 use crate::engine::gst::script_source::read_script;
 use crate::engine::image::Image;
@@ -102,6 +103,9 @@ fn prepare(
     };
     if work.first >= spec.grid.len() {
         return Err(RunError::Internal(format!("segment {} is past the end", work.first)));
+    }
+    if let Some(decoder) = &work.decoder {
+        prefer_decoder(decoder)?;
     }
     Ok(RunTask {
         job: Job::new(Arc::new(spec), work.first),

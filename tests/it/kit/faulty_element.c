@@ -1,18 +1,39 @@
 /*
- * An element under the name of a hardware encoder, for tests of what follows when one fails. It encodes with x264enc, and at frame
- * FAULT_FRAME of trials (IN_TRIAL) or of runs, counted over all instances of the process, it has the fault FAULT: 'f'ails, 'h'angs,
- * 'c'rashes, writes 'z'eros or encodes 'g'rey frames.
+ * An element under the name of one of hardware, for tests of what follows when one fails: an encoder of H.264 (ENCODES) or a decoder of
+ * MPEG-2, which does its work in software. At frame FAULT_FRAME of trials (IN_TRIAL) or of runs, counted over all instances of the
+ * process, it has the fault FAULT: 'f'ails, 'h'angs, 'c'rashes, puts out 'z'eros, or an encoder gets 'g'rey frames.
  */
 #include <gst/gst.h>
 #include <string.h>
 #include <unistd.h>
 
+/* A process may load both. */
+#if ENCODES
+#define FaultyElement FaultyEncoder
+#define FaultyElementClass FaultyEncoderClass
+#define PLUGIN nvcodec
+#define NAME "nvh264enc"
+#define CLASS "Codec/Encoder/Video/Hardware"
+#define SOFTWARE "x264enc"
+#define INPUT "video/x-raw, format=NV12"
+#define OUTPUT "video/x-h264"
+#else
+#define FaultyElement FaultyDecoder
+#define FaultyElementClass FaultyDecoderClass
+#define PLUGIN va
+#define NAME "nvmpeg2videodec"
+#define CLASS "Codec/Decoder/Video/Hardware"
+#define SOFTWARE "avdec_mpeg2video"
+#define INPUT "video/mpeg, mpegversion=2, systemstream=false, parsed=true"
+#define OUTPUT "video/x-raw"
+#endif
+
 /* The size of the video of trials; films of the tests have another one. */
 #define TRIAL_WIDTH 640
 
-typedef struct { GstBin bin; } FaultyEncoder;
-typedef struct { GstBinClass parent; } FaultyEncoderClass;
-G_DEFINE_TYPE(FaultyEncoder, faulty_encoder, GST_TYPE_BIN)
+typedef struct { GstBin bin; } FaultyElement;
+typedef struct { GstBinClass parent; } FaultyElementClass;
+G_DEFINE_TYPE(FaultyElement, faulty_element, GST_TYPE_BIN)
 
 static gint frames;
 
@@ -41,7 +62,7 @@ static GstPadProbeReturn fill(GstPadProbeInfo *info, int value)
     return GST_PAD_PROBE_OK;
 }
 
-static GstPadProbeReturn handle_frame(GstPad *pad, GstPadProbeInfo *info, gpointer encoder)
+static GstPadProbeReturn handle_frame(GstPad *pad, GstPadProbeInfo *info, gpointer element)
 {
     if (!is_counted(pad)) {
         return GST_PAD_PROBE_OK;
@@ -52,7 +73,7 @@ static GstPadProbeReturn handle_frame(GstPad *pad, GstPadProbeInfo *info, gpoint
     }
     switch (FAULT) {
     case 'f':
-        GST_ELEMENT_ERROR(encoder, LIBRARY, ENCODE, ("the device is gone"), (NULL));
+        GST_ELEMENT_ERROR(element, LIBRARY, ENCODE, ("the device is gone"), (NULL));
         return GST_PAD_PROBE_DROP;
     case 'h':
         for (;;) {
@@ -68,19 +89,21 @@ static GstPadProbeReturn handle_frame(GstPad *pad, GstPadProbeInfo *info, gpoint
     }
 }
 
-static GstPadProbeReturn handle_output(GstPad *pad, GstPadProbeInfo *info, gpointer encoder)
+static GstPadProbeReturn handle_output(GstPad *pad, GstPadProbeInfo *info, gpointer element)
 {
-    (void)encoder;
+    (void)element;
     return FAULT == 'z' && is_counted(pad) && is_faulty() ? fill(info, 0) : GST_PAD_PROBE_OK;
 }
 
-static void faulty_encoder_init(FaultyEncoder *self)
+static void faulty_element_init(FaultyElement *self)
 {
-    GstElement *x264 = gst_element_factory_make("x264enc", NULL);
-    gst_util_set_object_arg(G_OBJECT(x264), "speed-preset", "ultrafast");
-    g_object_set(x264, "key-int-max", 250, "bitrate", 2000, NULL);
-    gst_bin_add(GST_BIN(self), x264);
-    GstPad *input = gst_element_get_static_pad(x264, "sink"), *output = gst_element_get_static_pad(x264, "src");
+    GstElement *software = gst_element_factory_make(SOFTWARE, NULL);
+#if ENCODES
+    gst_util_set_object_arg(G_OBJECT(software), "speed-preset", "ultrafast");
+    g_object_set(software, "key-int-max", 250, "bitrate", 2000, NULL);
+#endif
+    gst_bin_add(GST_BIN(self), software);
+    GstPad *input = gst_element_get_static_pad(software, "sink"), *output = gst_element_get_static_pad(software, "src");
     gst_element_add_pad(GST_ELEMENT(self), gst_ghost_pad_new("sink", input));
     gst_element_add_pad(GST_ELEMENT(self), gst_ghost_pad_new("src", output));
     gst_pad_add_probe(input, GST_PAD_PROBE_TYPE_BUFFER, handle_frame, self, NULL);
@@ -89,13 +112,13 @@ static void faulty_encoder_init(FaultyEncoder *self)
     gst_object_unref(output);
 }
 
-/* The properties of the encoder whose name it has are accepted. */
+/* The properties of the encoder whose name it has are accepted, and have no effect. */
 static void ignore_value(GObject *object, guint id, const GValue *value, GParamSpec *spec)
 {
     (void)object, (void)id, (void)value, (void)spec;
 }
 
-static void faulty_encoder_class_init(FaultyEncoderClass *class)
+static void faulty_element_class_init(FaultyElementClass *class)
 {
     GObjectClass *object_class = G_OBJECT_CLASS(class);
     GstElementClass *element_class = GST_ELEMENT_CLASS(class);
@@ -106,20 +129,20 @@ static void faulty_encoder_class_init(FaultyEncoderClass *class)
     g_object_class_install_property(object_class, 3, g_param_spec_string("rc-mode", "", "", "", G_PARAM_WRITABLE));
     g_object_class_install_property(object_class, 4, g_param_spec_uint("bframes", "", "", 0, 4, 0, G_PARAM_WRITABLE));
     g_object_class_install_property(object_class, 5, g_param_spec_boolean("strict-gop", "", "", FALSE, G_PARAM_WRITABLE));
-    GstCaps *raw = gst_caps_from_string("video/x-raw, format=NV12"), *h264 = gst_caps_from_string("video/x-h264");
-    gst_element_class_add_pad_template(element_class, gst_pad_template_new("sink", GST_PAD_SINK, GST_PAD_ALWAYS, raw));
-    gst_element_class_add_pad_template(element_class, gst_pad_template_new("src", GST_PAD_SRC, GST_PAD_ALWAYS, h264));
-    gst_caps_unref(raw);
-    gst_caps_unref(h264);
+    GstCaps *input = gst_caps_from_string(INPUT), *output = gst_caps_from_string(OUTPUT);
+    gst_element_class_add_pad_template(element_class, gst_pad_template_new("sink", GST_PAD_SINK, GST_PAD_ALWAYS, input));
+    gst_element_class_add_pad_template(element_class, gst_pad_template_new("src", GST_PAD_SRC, GST_PAD_ALWAYS, output));
+    gst_caps_unref(input);
+    gst_caps_unref(output);
     gst_element_class_set_static_metadata(
-        element_class, "Faulty encoder", "Codec/Encoder/Video/Hardware", "Fails for tests", "Hearthcast");
+        element_class, "Faulty element", CLASS, "Fails for tests", "Hearthcast");
 }
 
 static gboolean register_element(GstPlugin *plugin)
 {
-    return gst_element_register(plugin, "nvh264enc", GST_RANK_NONE, faulty_encoder_get_type());
+    return gst_element_register(plugin, NAME, GST_RANK_PRIMARY + 100, faulty_element_get_type());
 }
 
 #define PACKAGE "hearthcast-tests"
 GST_PLUGIN_DEFINE(
-    GST_VERSION_MAJOR, GST_VERSION_MINOR, faultyencoder, "A faulty encoder", register_element, "1.0", "LGPL", PACKAGE, PACKAGE)
+    GST_VERSION_MAJOR, GST_VERSION_MINOR, PLUGIN, "A faulty element", register_element, "1.0", "LGPL", PACKAGE, PACKAGE)

@@ -1,0 +1,89 @@
+//! Trials of this machine in workers of their own: what GStreamer can do, and which hardware decodes like software.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::message::{EngineReport, JobMessage, TrialScope, Work};
+use super::pool::{WorkerPool, error_text};
+use super::process::WorkerEvent;
+use super::run_job::PROBE_MEMORY_BYTES;
+use crate::domain::worker::frame::FrameKind;
+use crate::engine::process::sandbox::WorkerKind;
+use crate::engine::video_encoders::VIDEO_ENCODERS;
+
+/// Time for the trials of all encoders: that of one takes up to 16 s.
+const EXAMINE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Time for the trial of a decoder: two decodes of up to 8 s.
+const DECODER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Address space of a trial, bytes: drivers of graphics cards map far more than they use.
+const TRIAL_MEMORY_BYTES: u64 = 4 * PROBE_MEMORY_BYTES;
+
+impl WorkerPool {
+    /// GStreamer's abilities on this machine; a worker finds out once.
+    ///
+    /// # Errors
+    /// Why no worker did. The next call tries again.
+    pub async fn examine(&self) -> Result<Arc<EngineReport>, String> {
+        self.report.get_or_try_init(|| self.examine_once()).await.cloned()
+    }
+
+    /// A driver may end or stop the worker that tests it: a second one then tests software only.
+    async fn examine_once(&self) -> Result<Arc<EngineReport>, String> {
+        match self.examine_encoders(TrialScope::All).await {
+            Ok(report) => Ok(report),
+            Err(cause) => {
+                tracing::warn!(cause, "GStreamer is examined again, without hardware encoders");
+                self.examine_encoders(TrialScope::Software).await
+            }
+        }
+    }
+
+    async fn examine_encoders(&self, encoders: TrialScope) -> Result<Arc<EngineReport>, String> {
+        let report: EngineReport = self.do_trial(Work::Examine { encoders }, &[], EXAMINE_TIMEOUT).await?;
+        if report.encoder_faults.len() != VIDEO_ENCODERS.len() {
+            return Err("a worker reported another number of encoders".to_owned());
+        }
+        Ok(Arc::new(report))
+    }
+
+    /// Decodes a film in memory by a GStreamer element of hardware and in software: the PSNR of each frame, dB.
+    ///
+    /// # Errors
+    /// Why it was not decoded.
+    pub(super) async fn compare_decoder(&self, element: &str, film: &File) -> Result<Vec<f64>, String> {
+        let work = Work::CompareDecoder { element: element.to_owned() };
+        self.do_trial(work, &[film.as_fd()], DECODER_TIMEOUT).await
+    }
+
+    /// Does work that ends with a report in a new worker, which ends with it.
+    async fn do_trial<T: DeserializeOwned>(
+        &self,
+        work: Work,
+        descriptors: &[BorrowedFd<'_>],
+        deadline: Duration,
+    ) -> Result<T, String> {
+        let mut worker = self.starter.start(WorkerKind::Media).await?;
+        let message = JobMessage { memory_bytes: TRIAL_MEMORY_BYTES, work };
+        worker.send_job(&message, descriptors, self.starter.statistics.count_busy()).await?;
+        let frame = match timeout(deadline, worker.next()).await {
+            Ok(WorkerEvent::Frame(frame)) => frame,
+            Ok(WorkerEvent::Lost) => {
+                let death = worker.death().await;
+                self.starter.statistics.record_death(death.cause, &format!("a trial: {}", death.text));
+                return Err(format!("a worker ended in a trial: {}", death.text));
+            }
+            Err(_) => return Err(format!("no result within {} s", deadline.as_secs())),
+        };
+        match frame.kind {
+            FrameKind::Report => frame.parse().map_err(|fault| fault.to_string()),
+            _ => Err(error_text(&frame.body)),
+        }
+    }
+}

@@ -72,7 +72,7 @@ struct Rack {
     active: Server,
     /// The other server; viewers use its address if it exists.
     standby: Option<Server>,
-    /// In front of both servers, for the worker; viewers use the standby.
+    /// The proxy of both servers, which the worker uses; viewers use the standby.
     _front: Option<NginxServer>,
     /// The folders of both servers.
     names: (&'static str, &'static str),

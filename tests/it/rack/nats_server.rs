@@ -10,7 +10,7 @@ use tempfile::TempDir;
 pub struct NatsServer {
     pub url: String,
     pub port: u16,
-    /// Content of its configuration file, for the next start.
+    /// The text of its configuration file, which each start writes.
     pub configuration: Option<String>,
     child: Option<Child>,
     folder: TempDir,

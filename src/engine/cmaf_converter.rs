@@ -68,6 +68,10 @@ impl Backend for CmafConverter {
         self.backend.hardware_decoder()
     }
 
+    fn remote_encoder(&self) -> Option<&'static str> {
+        self.backend.remote_encoder()
+    }
+
     fn fallback_cause(&self) -> Option<RunError> {
         self.backend.fallback_cause()
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::ffmpeg::to_memory_file;
 use super::ffmpeg_encoders::{run_ffmpeg, run_ffmpeg_with};
-use super::hardware_devices::list_devices;
 use super::hardware_trial::{SOURCE, borrowed, frame_psnrs, judge_frames};
 use super::video_decoders::{HardwareDecoder, TrialFormat};
 
@@ -18,26 +17,6 @@ const FRAMES: usize = 24;
 /// Least similarity of a frame to that of the software decoder (PSNR). Decoders of newer codecs agree in each bit; those of
 /// MPEG-2 may round differently.
 const MIN_PSNR_DB: f64 = 40.0;
-
-/// Whether the device can be opened, within `deadline`.
-///
-/// # Errors
-/// Why not.
-pub(super) async fn open_device(ffmpeg: &Path, decoder: &HardwareDecoder, deadline: Duration) -> Result<(), String> {
-    let missing = decoder.device.filter(|device| !Path::new(device).exists());
-    if let Some(device) = missing {
-        return Err(format!("there is no {device}"));
-    }
-    if !decoder.input_args.starts_with("-hwaccel ") {
-        let has_device = list_devices(Path::new("/dev")).iter().any(|name| name.starts_with("video"));
-        return if has_device { Ok(()) } else { Err("there is no /dev/video device".to_owned()) };
-    }
-    let device = decoder.device.map_or_else(String::new, |device| format!(":{device}"));
-    let device = format!("{}{device}", decoder.name);
-    let args =
-        ["-init_hw_device", &device, "-f", "lavfi", "-i", "nullsrc=s=64x64", "-frames:v", "1", "-f", "null", "-"];
-    run_ffmpeg(ffmpeg, &args, deadline).await.map(drop)
-}
 
 /// Decodes and compares, each step within `deadline`.
 ///
@@ -136,13 +115,6 @@ mod tests {
         let software_only = HardwareDecoder { trial_filters: ["hwdownload,format=nv12"; 2], ..SOFTWARE };
         let fault = compare_output(Path::new("ffmpeg"), &software_only, &TRIAL_FORMATS[0], DEADLINE).await;
         assert!(fault.is_err(), "software took over unnoticed");
-    }
-
-    #[tokio::test]
-    async fn a_missing_device_is_named() {
-        let decoder = HardwareDecoder { device: Some("/nonexistent/render"), ..SOFTWARE };
-        let fault = open_device(Path::new("ffmpeg"), &decoder, DEADLINE).await.unwrap_err();
-        assert_eq!(fault, "there is no /nonexistent/render");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::decoder_trial;
+use super::ffmpeg_encoders::encoder_report;
 use super::trial_cache::TrialCache;
 use super::video_decoders::{HARDWARE_DECODERS, HardwareDecoder, TRIAL_FORMATS, TrialFormat};
 use super::video_encoders::VideoEncoder;
@@ -65,11 +66,17 @@ pub async fn retest_decoders(ffmpeg: &Path) {
     REPORTS.replace(ffmpeg, Arc::new(test_decoders(ffmpeg).await));
 }
 
-/// One after the other: hardware has few decoders, and viewers may need the processor.
+/// One after the other: hardware has few decoders, and viewers may need the processor. A decoder is used beside an encoder of its
+/// device only, so one without such an encoder is not tested.
 async fn test_decoders(ffmpeg: &Path) -> DecoderReport {
     let mut report = DecoderReport::default();
+    let encoders = encoder_report(ffmpeg).await;
     for decoder in &HARDWARE_DECODERS {
-        match test_decoder(ffmpeg, decoder).await {
+        let tested = match encoders.working.iter().any(|encoder| decoder.is_beside(encoder)) {
+            true => test_decoder(ffmpeg, decoder).await,
+            false => Err("no encoder of its device works".to_owned()),
+        };
+        match tested {
             Ok(working) => report.working.push(working),
             Err(reason) => report.rejected.push(RejectedDecoder { name: decoder.name, reason }),
         }
@@ -78,7 +85,6 @@ async fn test_decoders(ffmpeg: &Path) -> DecoderReport {
 }
 
 async fn test_decoder(ffmpeg: &Path, decoder: &'static HardwareDecoder) -> Result<WorkingDecoder, String> {
-    decoder_trial::open_device(ffmpeg, decoder, TRIAL_DEADLINE).await?;
     let (mut formats, mut rejected_formats) = (Vec::new(), Vec::new());
     for format in &TRIAL_FORMATS {
         match decoder_trial::compare_output(ffmpeg, decoder, format, TRIAL_DEADLINE).await {

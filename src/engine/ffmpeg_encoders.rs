@@ -4,6 +4,7 @@
 //! ffmpeg lists five hardware encoders and none works. So each software encoder of the table encodes one frame, a hardware
 //! encoder two seconds that are compared with the source, and the message of a failure is kept as the reason.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::ffmpeg::run_to_end;
+use super::hardware_devices::list_devices;
 use super::hardware_trial;
 use super::process::{ChildLimits, InheritedFile};
 use super::trial_cache::TrialCache;
@@ -85,17 +87,22 @@ pub async fn retest_encoders(ffmpeg: &Path) {
 /// Whether an encoder works that runs use. A first request waits for this, so it does not wait for the trials of all others, and only
 /// a no is left to [`encoder_report`].
 pub async fn can_transcode(ffmpeg: &Path) -> bool {
-    static TRIALS: LazyLock<TrialCache<bool>> = LazyLock::new(TrialCache::default);
+    find_software_encoder(ffmpeg).await.is_some() || encoder_report(ffmpeg).await.can_transcode()
+}
+
+/// The first software encoder of H.264 that works, by its name; found once per process.
+async fn find_software_encoder(ffmpeg: &Path) -> Option<&'static str> {
+    static FOUND: LazyLock<TrialCache<Option<&'static str>>> = LazyLock::new(TrialCache::default);
     let trial = async {
         let is_used = |(encoder, _): &Candidate| encoder.codec == TargetCodec::H264 && !encoder.is_hardware;
-        for candidate in candidates().filter(is_used) {
-            if run_trial(ffmpeg, candidate).await.is_ok() {
-                return Ok(Arc::new(true));
+        for (encoder, settings) in candidates().filter(is_used) {
+            if run_trial(ffmpeg, (encoder, settings)).await.is_ok() {
+                return Ok(Arc::new(Some(encoder.name)));
             }
         }
-        Err(Arc::new(false))
+        Err(Arc::new(None))
     };
-    *TRIALS.get(ffmpeg, trial).await || encoder_report(ffmpeg).await.can_transcode()
+    *FOUND.get(ffmpeg, trial).await
 }
 
 fn is_final(report: &EncoderReport) -> bool {
@@ -116,14 +123,24 @@ async fn test_encoders(ffmpeg: &Path) -> EncoderReport {
     let text = run_ffmpeg(ffmpeg, &["-version"], TRIAL_DEADLINE).await.unwrap_or_default();
     report.version = parse_ffmpeg_version(&String::from_utf8_lossy(&text)).or_else(|| Some("unknown".to_owned()));
     let listing = String::from_utf8_lossy(&listing_bytes);
-    let outcomes = join_all(candidates().map(|candidate| test_encoder(ffmpeg, candidate, &listing))).await;
-    for ((encoder, _), outcome) in candidates().zip(outcomes) {
-        match outcome {
-            Ok(()) => report.working.push(encoder),
-            Err(reason) => report.rejected.push(RejectedEncoder { name: encoder.name, reason }),
+    let mut outcomes = HashMap::new();
+    for is_later in [false, true] {
+        let tested: Vec<Candidate> = candidates().filter(|(encoder, _)| is_tested_later(encoder) == is_later).collect();
+        let results = join_all(tested.iter().map(|one| test_encoder(ffmpeg, *one, &listing, &outcomes))).await;
+        outcomes.extend(tested.iter().map(|(encoder, _)| encoder.name).zip(results));
+    }
+    for (encoder, _) in candidates() {
+        match outcomes.remove(encoder.name) {
+            Some(Err(reason)) => report.rejected.push(RejectedEncoder { name: encoder.name, reason }),
+            _ => report.working.push(encoder),
         }
     }
     report
+}
+
+/// Hardware is tested with H.264 first.
+fn is_tested_later(encoder: &VideoEncoder) -> bool {
+    encoder.is_hardware && encoder.codec != TargetCodec::H264
 }
 
 /// The encoders to test, best first.
@@ -131,11 +148,24 @@ fn candidates() -> impl Iterator<Item = Candidate> {
     VIDEO_ENCODERS.iter().filter_map(|encoder| Some((encoder, encoder.ffmpeg.as_ref()?)))
 }
 
-async fn test_encoder(ffmpeg: &Path, (encoder, settings): Candidate, listing: &str) -> Result<(), String> {
+/// Tests an encoder, unless the tests before it answer for it.
+async fn test_encoder(
+    ffmpeg: &Path,
+    (encoder, settings): Candidate,
+    listing: &str,
+    tested: &HashMap<&str, Result<(), String>>,
+) -> Result<(), String> {
     if !is_listed(listing, encoder.name) {
         return Err("not compiled into this ffmpeg".to_owned());
     }
-    run_trial(ffmpeg, (encoder, settings)).await
+    if find_software_encoder(ffmpeg).await == Some(encoder.name) {
+        return Ok(());
+    }
+    // On a machine without any device, one trial of each interface is enough.
+    match encoder.h264_encoder().and_then(|of_h264| tested.get(of_h264.name)) {
+        Some(Err(reason)) if list_devices(Path::new("/dev")).is_empty() => Err(reason.clone()),
+        _ => run_trial(ffmpeg, (encoder, settings)).await,
+    }
 }
 
 /// Encodes one frame and looks for its codec in the output; with hardware two seconds, and compares them.

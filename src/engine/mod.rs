@@ -211,6 +211,11 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// The video encoder of the remote worker that made the latest segment; None if this server made it.
+    fn remote_encoder(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Name of the backend that makes the next run; differs from `name` for a combination of backends.
     fn active_backend_name(&self) -> &'static str {
         self.name()

@@ -214,6 +214,12 @@ impl VideoEncoder {
         VIDEO_ENCODERS.iter().find(|encoder| encoder.name == name)
     }
 
+    /// The encoder of H.264 by the same interface to hardware, e.g. `h264_vaapi` of `hevc_vaapi`.
+    pub(super) fn h264_encoder(&self) -> Option<&'static Self> {
+        let (_, interface) = self.name.split_once('_')?;
+        Self::of_name(&format!("h264_{interface}"))
+    }
+
     /// ffmpeg's global option for its device and the device, if it needs one.
     pub(super) fn device_args(&self) -> Option<[&'static str; 2]> {
         self.device.map(|(file, option)| [option, file])
@@ -235,6 +241,13 @@ mod tests {
         for VideoEncoder { name, is_hardware, .. } in &VIDEO_ENCODERS {
             assert_eq!(is_hardware_encoder(name), *is_hardware, "{name}");
         }
+    }
+
+    #[test]
+    fn encoders_of_one_interface_have_the_end_of_their_names() {
+        let h264 = |name: &str| VideoEncoder::of_name(name).unwrap().h264_encoder().map(|encoder| encoder.name);
+        assert_eq!((h264("hevc_vaapi"), h264("h264_nvenc")), (Some("h264_vaapi"), Some("h264_nvenc")));
+        assert_eq!((h264("libx265"), h264("libsvtav1")), (None, None));
     }
 
     #[test]

@@ -159,7 +159,6 @@ async function screens(kit) {
     await kit.pressVisible(page.locator(".now-more, .cell.on-air").filter({ visible: true }).first(), "what is on now");
     const sheet = page.getByRole("dialog");
     await waitUntil("it is played, or described on a phone", async () => /#\/watch/.test(page.url()) || (await sheet.isVisible()));
-    // A sheet that closes goes back in the history, which must be over before the next step opens a screen.
     if (await sheet.isVisible()) {
       await page.keyboard.press("Escape");
       await sheet.waitFor({ state: "hidden" });

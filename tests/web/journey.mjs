@@ -58,7 +58,6 @@ try {
   failed = true;
   // The fault comes last, where readers of a long log look first.
   console.error(`--- the end of the program's output:\n${server.output().split("\n").slice(-100).join("\n")}`);
-  console.error(`--- the last responses:\n${firstKit?.responseLog.join("\n")}`);
   console.error(`--- the page's errors:\n${firstKit?.faults.join("\n")}`);
   console.error(fault);
 } finally {

@@ -40,12 +40,16 @@ export async function createKit({ browser, server, shots, name = "", viewport = 
     return action().then(() => true, () => false);
   });
   const kit = {
-    page, server, requests, faults, responseLog,
+    page, server, requests, faults,
 
     /** Runs one step and saves a screenshot of its result. */
     async step(title, run) {
       const began = Date.now();
-      await run().finally(() => page.screenshot({ path: join(shots, `${name}${title}.png`) }).catch(() => {}));
+      await run().catch((fault) => {
+        // Other windows may be at other steps.
+        console.error(`--- ${name}${title} failed at ${page.url()}; its last responses:\n${responseLog.join("\n")}`);
+        throw fault;
+      }).finally(() => page.screenshot({ path: join(shots, `${name}${title}.png`) }).catch(() => {}));
       console.log(`ok ${name}${title} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
     },
 

@@ -1,7 +1,7 @@
 //! The backend of a server with remote workers: each run is made by a worker or by the local backend, and by the local backend
 //! when a worker is lost.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -36,12 +36,27 @@ pub struct RemoteBackend {
     local: Arc<dyn Backend>,
     cluster: Arc<Cluster>,
     version: String,
+    remote_encoder: RemoteEncoder,
+}
+
+/// The encoder of the worker that made the latest segment; None if the local backend made it.
+#[derive(Clone, Default)]
+struct RemoteEncoder(Arc<Mutex<Option<&'static str>>>);
+
+impl RemoteEncoder {
+    fn get(&self) -> Option<&'static str> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, encoder: Option<&'static str>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = encoder;
+    }
 }
 
 impl RemoteBackend {
     pub fn new(local: Arc<dyn Backend>, cluster: Arc<Cluster>) -> Self {
         let version = format!("{} or remote", local.version());
-        Self { local, cluster, version }
+        Self { local, cluster, version, remote_encoder: RemoteEncoder::default() }
     }
 
     /// Whether a worker can make this rendition from ranges of its file: H.264 with nothing burned in or overlaid, from a file
@@ -89,6 +104,10 @@ impl Backend for RemoteBackend {
         self.local.hardware_decoder()
     }
 
+    fn remote_encoder(&self) -> Option<&'static str> {
+        self.remote_encoder.get()
+    }
+
     fn fallback_cause(&self) -> Option<RunError> {
         self.local.fallback_cause()
     }
@@ -96,12 +115,14 @@ impl Backend for RemoteBackend {
     fn start(&self, job: Job, last_allowed: usize) -> Result<Run> {
         if job.first >= job.spec.grid.len() || !self.cluster.has_offer() {
             let guard = self.cluster.count_local_run();
+            self.remote_encoder.set(None);
             return Ok(self.local.start(job, last_allowed)?.with_guard(guard));
         }
         let (run, segments, gate) = Run::channel(last_allowed);
         let (local, cluster) = (self.local.clone(), self.cluster.clone());
         let Job { spec, first, trace } = job;
-        let task = RemoteRun { local, cluster, spec, trace, next: first, segments, gate };
+        let remote_encoder = self.remote_encoder.clone();
+        let task = RemoteRun { local, cluster, spec, trace, next: first, remote_encoder, segments, gate };
         tokio::spawn(task.run());
         Ok(run)
     }
@@ -115,6 +136,7 @@ struct RemoteRun {
     trace: Option<TraceContext>,
     /// The next segment to deliver.
     next: usize,
+    remote_encoder: RemoteEncoder,
     segments: mpsc::Sender<Result<Segment>>,
     gate: watch::Receiver<usize>,
 }
@@ -178,6 +200,7 @@ impl RemoteRun {
             Err(_) => return StintEnd::Lost("the queue does not answer".into()),
         }
         let (mut last_event_at, mut is_claimed, mut moved_at) = (Instant::now(), false, Instant::now());
+        let mut encoder = None;
         while self.next < end {
             let is_paused = *self.gate.borrow() < self.next;
             if !is_paused {
@@ -201,9 +224,11 @@ impl RemoteRun {
             let Ok(event) = event else { return self.lose(&run, is_claimed) };
             (last_event_at, is_claimed) = (Instant::now(), true);
             match event {
-                None | Some(RunEvent::Claimed | RunEvent::Beat) => {}
+                None | Some(RunEvent::Beat) => {}
+                Some(RunEvent::Claimed { encoder: of_worker }) => encoder = Some(of_worker.name),
                 Some(RunEvent::Segment { index, bytes }) => {
                     self.next = index + 1;
+                    self.remote_encoder.set(encoder);
                     let segment = Segment { index, content: SegmentContent::InMemory(bytes) };
                     if self.segments.send(Ok(segment)).await.is_err() {
                         return StintEnd::Abandoned;
@@ -229,6 +254,7 @@ impl RemoteRun {
     /// The local backend makes the rest.
     async fn run_locally(mut self) {
         let _counted = self.cluster.count_local_run();
+        self.remote_encoder.set(None);
         let through = *self.gate.borrow_and_update();
         let mut run = match self.local.start(Job::new(self.spec.clone(), self.next).traced(self.trace), through) {
             Ok(run) => run,

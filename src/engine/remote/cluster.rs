@@ -16,6 +16,7 @@ use crate::domain::mpegts::packet::PACKET_LEN;
 use crate::domain::worker::remote::{LocalMachine, WorkerReport, is_offered};
 use crate::engine::RenditionSpec;
 use crate::engine::source::SourceFile;
+use crate::engine::video_encoders::VideoEncoder;
 
 /// A worker that has reported nothing for this long is gone.
 const WORKER_EXPIRY: Duration = Duration::from_secs(3);
@@ -68,7 +69,7 @@ struct ActiveRun {
 /// An event of a run at a worker.
 #[derive(Debug)]
 pub enum RunEvent {
-    Claimed,
+    Claimed { encoder: &'static VideoEncoder },
     Beat,
     Segment { index: usize, bytes: Bytes },
     Ended(RunEnd),
@@ -204,8 +205,8 @@ impl Cluster {
         OfferedRun { id, events, cluster: self.clone() }
     }
 
-    /// Gives a run to the worker that claims it first.
-    pub async fn claim(&self, run: &str, worker: &str) -> Option<WorkOrder> {
+    /// Gives a run to the worker that claims it first, and will use this encoder.
+    pub async fn claim(&self, run: &str, worker: &str, encoder: &'static VideoEncoder) -> Option<WorkOrder> {
         let (order, events) = {
             let mut state = self.lock();
             let active = state.runs.get_mut(run)?;
@@ -215,7 +216,7 @@ impl Cluster {
             active.worker = Some(worker.to_owned());
             (active.order(run), active.events.clone())
         };
-        events.send(RunEvent::Claimed).await.ok()?;
+        events.send(RunEvent::Claimed { encoder }).await.ok()?;
         Some(order)
     }
 

@@ -15,6 +15,13 @@ pub struct RunOffer {
     pub run: String,
 }
 
+/// A worker that claims a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimRequest {
+    /// Name of the video encoder it will use, from the table of encoders.
+    pub encoder: String,
+}
+
 /// Everything a worker needs for a run it has claimed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -18,7 +18,6 @@ use crate::domain::worker::blame::{Blame, Consequence};
 use crate::engine::decoder_trial::{encode_sample, judge_decoded};
 use crate::engine::gst::{ScriptSource, backend_version, check_job, select_encoder, text_to_burn};
 use crate::engine::video_decoders::{HardwareDecoder, TrialFormat};
-use crate::engine::video_encoders::is_hardware_element;
 use crate::engine::{Backend, Job, Result, Run, RunError, Segment};
 
 /// Time to encode a second of video for the trial of a decoder.
@@ -186,8 +185,7 @@ impl RunTask {
 /// The error for a run whose worker has died as it made segment `segment`.
 async fn explain_loss(pool: &WorkerPool, mut worker: WorkerProcess, run_job: RunJob, segment: usize) -> RunError {
     let death = worker.death().await;
-    let hardware = run_job.decoder.or(run_job.encoder.filter(|encoder| is_hardware_element(encoder)));
-    if let Some(element) = hardware.filter(|_| death.blame == Blame::Job) {
+    if let Some(element) = run_job.hardware_element().filter(|_| death.blame == Blame::Job) {
         // Its driver is part of the worker, so this proves nothing about the file: one at fault ends a worker in software too.
         let text = format!("{element}: {} ({})", death.text, run_job.spec.source.path);
         pool.starter.statistics.record_death(death.cause, &text);

@@ -9,6 +9,7 @@ use crate::domain::media::Media;
 use crate::domain::plan::{Rendition, VideoPlan};
 use crate::domain::trace::TraceContext;
 use crate::engine::RenditionSpec;
+use crate::engine::video_encoders::is_hardware_element;
 
 /// Address space of a probe, bytes. libav's libraries alone map 500 MB.
 pub const PROBE_MEMORY_BYTES: u64 = 3 << 29;
@@ -22,6 +23,10 @@ const FRAMES_IN_MEMORY: u64 = 20;
 
 /// Address space of a run at most, bytes, whatever size the file states: 8K with 10 bits takes 4 GiB.
 const MAX_RUN_MEMORY_BYTES: u64 = 5 << 30;
+
+/// Address space of a run or a trial that uses hardware, bytes: drivers of graphics cards map far more than they use. It is the
+/// same in both, so that a driver that passed its trial has what it needs in a run.
+pub const HARDWARE_MEMORY_BYTES: u64 = 6 << 30;
 
 /// The work of one run.
 #[derive(Clone, Debug)]
@@ -53,7 +58,13 @@ impl RunJob {
             has_script: self.script.is_some(),
             trace,
         };
-        JobMessage { memory_bytes: run_memory_bytes(media, rendition), work: Work::Run(Box::new(work)) }
+        let memory_bytes = run_memory_bytes(media, rendition, self.hardware_element().is_some());
+        JobMessage { memory_bytes, work: Work::Run(Box::new(work)) }
+    }
+
+    /// GStreamer's element of hardware that decodes or encodes; None if software does both.
+    pub fn hardware_element(&self) -> Option<&'static str> {
+        self.decoder.or(self.encoder.filter(|encoder| is_hardware_element(encoder)))
     }
 
     /// The descriptors in the order of the message's fields.
@@ -79,8 +90,11 @@ pub fn pipeline_name(rendition: &Rendition) -> &'static str {
     }
 }
 
-/// Address space that a run may use, bytes: by the larger of the frames it decodes and encodes.
-fn run_memory_bytes(media: &Media, rendition: &Rendition) -> u64 {
+/// Address space that a run may use, bytes: in software by the larger of the frames it decodes and encodes.
+fn run_memory_bytes(media: &Media, rendition: &Rendition, uses_hardware: bool) -> u64 {
+    if uses_hardware {
+        return HARDWARE_MEMORY_BYTES;
+    }
     let Some(VideoPlan::Encode(plan)) = &rendition.video else { return BASE_MEMORY_BYTES };
     let frame_bytes = |width: u32, height: u32, bit_depth: u8| {
         let luma_samples = u64::from(width).saturating_mul(u64::from(height));
@@ -113,14 +127,15 @@ mod tests {
     #[test]
     fn the_memory_follows_the_larger_frame_and_its_depth_within_bounds() {
         let memory = |source: (u32, u32, u8), output: (u32, u32)| {
-            run_memory_bytes(&media(source.0, source.1, source.2), &rendition(output.0, output.1))
+            run_memory_bytes(&media(source.0, source.1, source.2), &rendition(output.0, output.1), false)
         };
         let frame = 1920 * 1080 * 3 / 2;
         assert_eq!(memory((1920, 1080, 8), (640, 360)), (2 << 30) + 20 * frame);
         assert_eq!(memory((1920, 1080, 10), (640, 360)), (2 << 30) + 40 * frame);
         assert_eq!(memory((640, 360, 8), (1920, 1080)), (2 << 30) + 20 * frame);
         assert_eq!(memory((u32::MAX, u32::MAX, 10), (640, 360)), 5 << 30);
-        assert_eq!(run_memory_bytes(&media(640, 360, 8), &Rendition::default()), 2 << 30);
+        assert_eq!(run_memory_bytes(&media(640, 360, 8), &Rendition::default(), false), 2 << 30);
+        assert_eq!(run_memory_bytes(&media(640, 360, 8), &rendition(640, 360), true), 6 << 30);
         assert_eq!(pipeline_name(&rendition(640, 360)), "segment-without-audio");
     }
 }

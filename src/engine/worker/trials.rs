@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::message::{EngineReport, JobMessage, TrialScope, Work};
 use super::pool::{WorkerPool, error_text};
 use super::process::WorkerEvent;
-use super::run_job::PROBE_MEMORY_BYTES;
+use super::run_job::HARDWARE_MEMORY_BYTES;
 use crate::domain::worker::frame::FrameKind;
 use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::video_encoders::VIDEO_ENCODERS;
@@ -22,8 +22,20 @@ const EXAMINE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Time for the trial of a decoder: two decodes of up to 8 s.
 const DECODER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Address space of a trial, bytes: drivers of graphics cards map far more than they use.
-const TRIAL_MEMORY_BYTES: u64 = 4 * PROBE_MEMORY_BYTES;
+/// Why a trial has no result.
+#[derive(Debug, thiserror::Error)]
+enum TrialFault {
+    /// No worker started, or it took no work.
+    #[error("{0}")]
+    NotStarted(String),
+    /// By what was tested, perhaps.
+    #[error("a worker ended in a trial: {0}")]
+    Ended(String),
+    #[error("no result within {} s", .0.as_secs())]
+    Timeout(Duration),
+    #[error("{0}")]
+    Reported(String),
+}
 
 impl WorkerPool {
     /// GStreamer's abilities on this machine; a worker finds out once.
@@ -37,18 +49,19 @@ impl WorkerPool {
     /// A driver may end or stop the worker that tests it: a second one then tests software only.
     async fn examine_once(&self) -> Result<Arc<EngineReport>, String> {
         match self.examine_encoders(TrialScope::All).await {
-            Ok(report) => Ok(report),
-            Err(cause) => {
-                tracing::warn!(cause, "GStreamer is examined again, without hardware encoders");
+            Err(fault @ (TrialFault::Ended(_) | TrialFault::Timeout(_))) => {
+                tracing::warn!(%fault, "GStreamer is examined again, without hardware encoders");
                 self.examine_encoders(TrialScope::Software).await
             }
+            examined => examined,
         }
+        .map_err(|fault| fault.to_string())
     }
 
-    async fn examine_encoders(&self, encoders: TrialScope) -> Result<Arc<EngineReport>, String> {
+    async fn examine_encoders(&self, encoders: TrialScope) -> Result<Arc<EngineReport>, TrialFault> {
         let report: EngineReport = self.do_trial(Work::Examine { encoders }, &[], EXAMINE_TIMEOUT).await?;
         if report.encoder_faults.len() != VIDEO_ENCODERS.len() {
-            return Err("a worker reported another number of encoders".to_owned());
+            return Err(TrialFault::Reported("a worker reported another number of encoders".to_owned()));
         }
         Ok(Arc::new(report))
     }
@@ -59,7 +72,7 @@ impl WorkerPool {
     /// Why it was not decoded.
     pub(super) async fn compare_decoder(&self, element: &str, film: &File) -> Result<Vec<f64>, String> {
         let work = Work::CompareDecoder { element: element.to_owned() };
-        self.do_trial(work, &[film.as_fd()], DECODER_TIMEOUT).await
+        self.do_trial(work, &[film.as_fd()], DECODER_TIMEOUT).await.map_err(|fault| fault.to_string())
     }
 
     /// Does work that ends with a report in a new worker, which ends with it.
@@ -68,22 +81,23 @@ impl WorkerPool {
         work: Work,
         descriptors: &[BorrowedFd<'_>],
         deadline: Duration,
-    ) -> Result<T, String> {
-        let mut worker = self.starter.start(WorkerKind::Media).await?;
-        let message = JobMessage { memory_bytes: TRIAL_MEMORY_BYTES, work };
-        worker.send_job(&message, descriptors, self.starter.statistics.count_busy()).await?;
+    ) -> Result<T, TrialFault> {
+        let mut worker = self.starter.start(WorkerKind::Media).await.map_err(TrialFault::NotStarted)?;
+        let message = JobMessage { memory_bytes: HARDWARE_MEMORY_BYTES, work };
+        let sent = worker.send_job(&message, descriptors, self.starter.statistics.count_busy()).await;
+        sent.map_err(TrialFault::NotStarted)?;
         let frame = match timeout(deadline, worker.next()).await {
             Ok(WorkerEvent::Frame(frame)) => frame,
             Ok(WorkerEvent::Lost) => {
                 let death = worker.death().await;
                 self.starter.statistics.record_death(death.cause, &format!("a trial: {}", death.text));
-                return Err(format!("a worker ended in a trial: {}", death.text));
+                return Err(TrialFault::Ended(death.text));
             }
-            Err(_) => return Err(format!("no result within {} s", deadline.as_secs())),
+            Err(_) => return Err(TrialFault::Timeout(deadline)),
         };
         match frame.kind {
-            FrameKind::Report => frame.parse().map_err(|fault| fault.to_string()),
-            _ => Err(error_text(&frame.body)),
+            FrameKind::Report => frame.parse().map_err(|fault| TrialFault::Reported(fault.to_string())),
+            _ => Err(TrialFault::Reported(error_text(&frame.body))),
         }
     }
 }

@@ -55,6 +55,8 @@ pub struct RenditionProgress {
     /// The backend's own name for the encoder in use, if it differs from the planned one: the video encoder, or the audio
     /// encoder if only audio is encoded.
     pub encoder: Option<&'static str>,
+    /// The video encoder of the remote worker that made the latest segment; None if this server made it.
+    pub remote_encoder: Option<&'static str>,
     /// The hardware that decodes video to encode; None if software does.
     pub hardware_decoder: Option<&'static str>,
     /// The failure that made another backend take over.

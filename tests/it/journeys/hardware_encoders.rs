@@ -23,12 +23,11 @@ encodes= decodes= skips= is_run=
 for word in "$@"; do
     shift
     if [ "$skips" ]; then
-        case $word in videotoolbox*) echo 'no such device' >&2; exit 1 ;; esac
         skips=
         continue
     fi
     case $word in
-    h264_nvenc) encodes=1 word=libx264 ;;
+    h264_nvenc) encodes=1; set -- "$@" libx264 -preset; word=ultrafast ;;
     -copyts) is_run=1 ;;
     # Trials of other codecs would take most of the time.
     libx265 | libsvtav1 | libvpx-vp9) echo 'left out' >&2; exit 1 ;;

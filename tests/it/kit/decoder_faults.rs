@@ -64,13 +64,14 @@ pub fn copy_as_another_film(from: &Path, to: &Path, number: u64) {
 
 pub(super) fn compile(source: &str, name: &str, arguments: &[&str]) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (output, unfinished) = (target.join(name), target.join(format!("{name}-{}", std::process::id())));
+    let output = target.join(name);
+    // Another test may be compiling the same file.
+    let unfinished = tempfile::NamedTempFile::new_in(target).expect("a folder of our own");
     let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-Wall", "-Werror"]).args(arguments).arg("-o").arg(&unfinished);
+    compiler.args(["-O1", "-Wall", "-Werror"]).args(arguments).arg("-o").arg(unfinished.path());
     compiler.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/kit").join(source)).arg("-ldl");
     let status = compiler.status().expect("a C compiler `cc` is needed to inject faults (Debian: build-essential)");
     assert!(status.success(), "cc compiles tests/it/kit/{source}: {status}");
-    // Another test program may be compiling it at the same time.
-    std::fs::rename(&unfinished, &output).expect("the compiled file can be put in place");
+    unfinished.persist(&output).expect("the compiled file can be put in place");
     output
 }

@@ -77,7 +77,7 @@ static GstPadProbeReturn handle_frame(GstPad *pad, GstPadProbeInfo *info, gpoint
         return GST_PAD_PROBE_DROP;
     case 'h':
         for (;;) {
-            pause();
+            sleep(1); // The sandbox refuses pause.
         }
     case 'c':
         *(volatile int *)0 = 1;

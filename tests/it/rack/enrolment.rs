@@ -39,11 +39,12 @@ async fn a_token_of_a_worker_reaches_its_runs_only_until_it_is_removed() {
     expect_error(enrol(&server, &code, &identity).send().await.unwrap(), 401, "INVALID_CREDENTIALS").await;
     let (id, token) = (credential["workerId"].as_str().unwrap(), credential["token"].as_str().unwrap());
     let as_worker = |method: Method, path: &str| server.request(method, path).bearer_auth(token);
-    for (method, path) in [
-        (Method::POST, "/api/workers/runs/1/claim"),
-        (Method::GET, "/api/workers/runs/1/source"),
-        (Method::PUT, "/api/workers/runs/1/segments/0"),
-    ] {
+    let claim =
+        |encoder| as_worker(Method::POST, "/api/workers/runs/1/claim").json(&json!({"encoder": encoder})).send();
+    expect_error(claim("libx264").await.unwrap(), 404, "NOT_FOUND").await;
+    expect_error(claim("unknown").await.unwrap(), 400, "BAD_REQUEST").await;
+    for (method, path) in [(Method::GET, "/api/workers/runs/1/source"), (Method::PUT, "/api/workers/runs/1/segments/0")]
+    {
         let answer = as_worker(method, path).json(&json!({})).send().await.unwrap();
         expect_error(answer, 404, "NOT_FOUND").await;
     }

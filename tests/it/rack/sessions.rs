@@ -120,6 +120,21 @@ async fn start_encode(server: &Server, film: &Path, max_kbps: u32) -> (Value, Pl
     (session, player)
 }
 
+/// Waits until the diagnostics of a session name this backend; returns the encoder they name.
+async fn wait_for_encoder(server: &Server, session: &Value, backend: &str) -> String {
+    let deadline = Instant::now() + MAX_WAIT;
+    loop {
+        let path = format!("/api/stream/transcode/{}/status", session["sessionId"].as_str().unwrap());
+        let status: Value = server.get(&path).send().await.unwrap().json().await.unwrap();
+        let diagnostics = &status["diagnostics"];
+        if diagnostics["pipeline"] == backend {
+            return diagnostics["encoder"].as_str().unwrap().to_owned();
+        }
+        assert!(Instant::now() < deadline, "not made by {backend}: {diagnostics}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 fn is_busy(workers: &[Value]) -> bool {
     workers.len() == 1 && workers[0]["activeJobCount"] == 1 && workers[0]["status"] == "busy"
 }
@@ -134,11 +149,14 @@ async fn a_session_continues_when_its_worker_is_killed() {
         let log = std::fs::read_to_string(busy.worker_folder.path().join("log")).unwrap();
         wait_for_workers(&busy.server, &format!("the worker has no run; its log: {log}"), is_busy).await;
     }
+    assert_eq!(wait_for_encoder(&busy.server, &session, "remote").await, "libx264");
+    assert_eq!(wait_for_encoder(&busy.server, &busy.session, "ffmpeg").await, "libx264");
     busy.worker.kill();
     let bytes = player.fetch_all().await.unwrap();
     wait_for_workers(&busy.server, "a killed worker is listed", <[Value]>::is_empty).await;
     let joined = busy.folder.path().join("joined.ts");
     std::fs::write(&joined, bytes).unwrap();
+    assert_eq!(wait_for_encoder(&busy.server, &session, "ffmpeg").await, "libx264");
     let decoded = player::decode(&joined).await;
     assert_eq!(decoded.timing_faults(), [""; 0]);
     assert!((decoded.video_seconds() - 60.0).abs() < 0.5, "{} s", decoded.video_seconds());

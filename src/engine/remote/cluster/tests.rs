@@ -57,6 +57,10 @@ fn report(id: &str, slots: usize) -> WorkerReport {
     }
 }
 
+fn encoder() -> &'static VideoEncoder {
+    VideoEncoder::of_name("libx264").unwrap()
+}
+
 fn packets() -> Bytes {
     let mut bytes = vec![0; 2 * PACKET_LEN];
     (bytes[0], bytes[PACKET_LEN]) = (0x47, 0x47);
@@ -68,10 +72,10 @@ async fn a_run_belongs_to_the_worker_that_claimed_it_first() {
     let (cluster, spec, _folder) = cluster();
     let run = cluster.open_run("1".into(), &spec, (4, 12), 5);
     assert!(cluster.source("1", "a").is_none(), "it is not claimed");
-    let order = cluster.claim("1", "a").await.unwrap();
+    let order = cluster.claim("1", "a", encoder()).await.unwrap();
     assert_eq!((order.first, order.end, order.through, order.len), (4, 12, 5, 4));
-    assert_eq!(cluster.claim("1", "b").await, None);
-    assert_eq!(cluster.claim("2", "a").await, None);
+    assert_eq!(cluster.claim("1", "b", encoder()).await, None);
+    assert_eq!(cluster.claim("2", "a", encoder()).await, None);
     assert!(cluster.source("1", "a").is_some() && cluster.source("1", "b").is_none());
     let end = RunEnd { error: Some(RunError::Stalled(1)) };
     assert_eq!(cluster.accept_segment("1", "b", 4, packets()).await, Err(RunRefusal::NotYours));
@@ -85,8 +89,8 @@ async fn a_run_belongs_to_the_worker_that_claimed_it_first() {
 async fn segments_come_in_order_within_the_limit_and_the_first_copy_counts() {
     let (cluster, spec, _folder) = cluster();
     let mut run = cluster.open_run("1".into(), &spec, (4, 6), 4);
-    cluster.claim("1", "a").await.unwrap();
-    assert!(matches!(run.events.recv().await, Some(RunEvent::Claimed)));
+    cluster.claim("1", "a", encoder()).await.unwrap();
+    assert!(matches!(run.events.recv().await, Some(RunEvent::Claimed { .. })));
     let accept = |index, bytes| cluster.accept_segment("1", "a", index, bytes);
     assert_eq!(accept(4, Bytes::from_static(b"no packets")).await, Err(RunRefusal::NotTransportStream));
     assert_eq!(accept(5, packets()).await, Err(RunRefusal::OutOfTurn));
@@ -111,7 +115,7 @@ async fn runs_are_offered_to_workers_with_a_free_slot_when_this_server_is_full()
     assert_eq!(*slots.borrow(), 1);
     let run = cluster.open_run("1".into(), &spec, (0, 8), 0);
     assert!(!cluster.has_offer(), "the offer that waits takes its slot");
-    cluster.claim("1", "a").await.unwrap();
+    cluster.claim("1", "a", encoder()).await.unwrap();
     assert!(!cluster.has_offer());
     assert_eq!(cluster.workers()[0].active_runs, 1);
     cluster.suspect_worker_of("1");
@@ -138,10 +142,10 @@ async fn a_heartbeat_gets_the_limit_again_and_that_of_another_run_its_end() {
     cluster.set_through("1", 6);
     cluster.record_beat("a", "1");
     assert!(run.events.try_recv().is_err(), "it is not claimed");
-    cluster.claim("1", "a").await.unwrap();
+    cluster.claim("1", "a", encoder()).await.unwrap();
     cluster.set_through("1", 7);
     cluster.record_beat("a", "1");
-    assert!(matches!(run.events.recv().await, Some(RunEvent::Claimed)));
+    assert!(matches!(run.events.recv().await, Some(RunEvent::Claimed { .. })));
     assert!(matches!(run.events.recv().await, Some(RunEvent::Beat)));
     cluster.record_beat("b", "1");
     assert!(run.events.try_recv().is_err(), "the heartbeat of another worker does not count");

@@ -193,12 +193,12 @@ impl Worker {
     }
 
     async fn make_offered_run(&self, run: &str) -> Result<(), String> {
-        // Before the claim, so that no message is missed.
-        let controls = nats::subscribe(&self.client, subjects::control(self.server.worker_id(), run)).await?;
-        let order = self.server.claim(run).await?;
         let is_rested =
             |encoder: &&&'static VideoEncoder| remaining_rest(self.backend.program(), encoder.name).is_none();
         let encoder = *self.encoders.iter().find(is_rested).ok_or("all encoders rest")?;
+        // Before the claim, so that no message is missed.
+        let controls = nats::subscribe(&self.client, subjects::control(self.server.worker_id(), run)).await?;
+        let order = self.server.claim(run, encoder).await?;
         let run = WorkerRun { server: self.server.clone(), backend: self.backend.clone(), encoder, order };
         run.make(controls).await
     }

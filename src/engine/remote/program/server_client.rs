@@ -14,8 +14,11 @@ use url::Url;
 
 use super::credential_file::{CredentialFile, StoredCredential};
 use crate::engine::remote::identity::WorkerIdentity;
-use crate::engine::remote::message::{Credential, EnrolRequest, RenewRequest, RunEnd, WorkOrder, renewal_text};
+use crate::engine::remote::message::{
+    ClaimRequest, Credential, EnrolRequest, RenewRequest, RunEnd, WorkOrder, renewal_text,
+};
 use crate::engine::remote::nats::QueueLogin;
+use crate::engine::video_encoders::VideoEncoder;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -92,13 +95,14 @@ impl ServerClient {
         Ok(())
     }
 
-    /// Claims an offered run.
+    /// Claims an offered run, whose video this encoder will encode.
     ///
     /// # Errors
     /// When another worker has it, or it is over.
-    pub async fn claim(&self, run: &str) -> Result<WorkOrder, String> {
+    pub async fn claim(&self, run: &str, encoder: &VideoEncoder) -> Result<WorkOrder, String> {
         let request = self.authorized(self.http.post(resource(&self.server, &format!("runs/{run}/claim"))?));
-        read_json(with_json(request, &serde_json::json!({}))?.send().await).await
+        let claim = ClaimRequest { encoder: encoder.name.to_owned() };
+        read_json(with_json(request, &claim)?.send().await).await
     }
 
     /// A range of the source of a run: `len` bytes at `offset`.

@@ -51,14 +51,14 @@ struct FailureBody {
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Diagnostics {
-    /// The encoder in use, by its name in the backend: of the video, or of the audio (`aac`, `avenc_aac`) if the video is
+    /// The encoder in use, by its name in the backend, or at the remote worker that made the latest segment: of the video, or of the audio (`aac`, `avenc_aac`) if the video is
     /// not encoded; `copy` if nothing is encoded.
     encoder: String,
     /// Codec of the source video, or of its audio if there is no video.
     decoder: Option<String>,
     /// The hardware that decodes the video to encode, e.g. `vaapi`; null if software does.
     hardware_decoder: Option<&'static str>,
-    /// The backend that makes the segments: `packager`, `gstreamer` or `ffmpeg`. `none` if the session was live when the server
+    /// The backend that makes the segments: `packager`, `gstreamer` or `ffmpeg`, or `remote` for a worker on another machine. `none` if the session was live when the server
     /// was stopped, and has ended since without continuing.
     pipeline: &'static str,
     /// Why this one was chosen.
@@ -193,12 +193,19 @@ impl Diagnostics {
             _ => None,
         };
         let audio_encoder = || matches!(rendition.audio, Some(AudioPlan::Encode { .. })).then(|| "aac".to_owned());
-        let encoder = progress.encoder.map(str::to_owned).or(planned_encoder).or_else(audio_encoder);
+        let encoder = progress.remote_encoder.or(progress.encoder).map(str::to_owned);
+        let encoder = encoder.or(planned_encoder).or_else(audio_encoder);
+        let (pipeline, pipeline_reason) = match (progress.remote_encoder, fallback_cause) {
+            (Some(_), _) => ("remote", "a remote worker encodes"),
+            (None, Some(cause)) => (progress.backend, failure_message(cause)),
+            (None, None) => status.backend,
+        };
         Self {
             encoder: encoder.unwrap_or_else(|| "copy".into()),
-            hardware_decoder: progress.hardware_decoder,
-            pipeline: if fallback_cause.is_some() { progress.backend } else { status.backend.0 },
-            pipeline_reason: fallback_cause.map_or(status.backend.1, failure_message),
+            // Remote workers decode in software.
+            hardware_decoder: progress.hardware_decoder.filter(|_| progress.remote_encoder.is_none()),
+            pipeline,
+            pipeline_reason,
             fallback: fallback_cause.is_some(),
             speed: progress.speed.map(|speed| (speed * 100.0).round() / 100.0),
             runs_started: progress.runs_started,

@@ -2,7 +2,8 @@
 
 use super::remote_workers;
 use crate::engine::remote::RunRefusal;
-use crate::engine::remote::message::RunEnd;
+use crate::engine::remote::message::{ClaimRequest, RunEnd};
+use crate::engine::video_encoders::VideoEncoder;
 use crate::http::api::file::{FileRequest, answer};
 use crate::http::api::prelude::*;
 
@@ -10,11 +11,16 @@ use crate::http::api::prelude::*;
 pub const MAX_SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Claim an offered run
-#[utoipa::path(post, path = "/api/workers/runs/{run}/claim", params(("run" = String, Path, description = "Id of the run, from the queue")), responses(
+#[utoipa::path(post, path = "/api/workers/runs/{run}/claim", params(("run" = String, Path, description = "Id of the run, from the queue")),
+    request_body(content = Object, description = "`encoder`: the name of the video encoder that the worker will use"), responses(
     (status = 200, description = "Rendition, grid and source of the run", body = Object),
     (status = 404, description = "`NOT_FOUND`: it is over, or another worker has it")))]
-pub async fn claim(service: Arc<Service>, call: Call) -> Result<Response> {
-    let order = remote_workers(&service)?.cluster.claim(&call.params[0], &call.user()?.user_id).await;
+pub async fn claim(service: Arc<Service>, mut call: Call) -> Result<Response> {
+    let workers = remote_workers(&service)?;
+    let claim: ClaimRequest = call.json().await?;
+    let encoder = VideoEncoder::of_name(&claim.encoder)
+        .ok_or_else(|| Error::new(Code::BadRequest, "this encoder is not in the server's table of encoders"))?;
+    let order = workers.cluster.claim(&call.params[0], &call.user()?.user_id, encoder).await;
     Ok(reply::json(&order.ok_or_else(|| refused(RunRefusal::NotYours))?))
 }
 

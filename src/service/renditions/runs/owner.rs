@@ -273,7 +273,8 @@ impl Owner {
                 >= self.spec.grid.segment_length(self.spec.grid.len() / 2) * 9;
             job.record_segment(media_seconds, (is_whole && !is_first).then_some(spent_seconds));
             let (length, spent) = (Duration::from_secs_f64(media_seconds), Duration::from_secs_f64(spent_seconds));
-            self.health.run_counts().count_encode(self.backend.active_backend_name(), length, spent);
+            let maker = self.backend.remote_encoder().map_or(self.backend.active_backend_name(), |_| "remote");
+            self.health.run_counts().count_encode(maker, length, spent);
         }
         let speed = media_seconds / spent_seconds.max(0.001);
         self.speed = Some(self.speed.map_or(speed, |mean| mean * 0.9 + speed * 0.1));
@@ -372,6 +373,7 @@ impl Owner {
                 _ if self.spec.rendition.encodes_audio() => Some(self.backend.audio_encoder()),
                 _ => None,
             };
+            progress.remote_encoder = self.backend.remote_encoder();
             progress.hardware_decoder = match &self.spec.rendition.video {
                 Some(VideoPlan::Encode(_)) => self.backend.hardware_decoder(),
                 _ => None,

@@ -116,7 +116,7 @@ async fn serve_on(
         measuring_service.local_encoders.measure_after_preference(is_idle).await;
     });
     let following_service = service.clone();
-    service.tasks.spawn(async move { following_service.local_encoders.follow_devices(Path::new("/dev")).await });
+    service.tasks.spawn(async move { following_service.follow_devices(Path::new("/dev")).await });
     catalogue::start(&service);
     marks::start(&service);
     artwork::start(&service);

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::systemd;
 use crate::config::Config;
 use crate::domain::signing::parse_keys;
+use crate::engine::hardware_devices::DeviceWatch;
 use crate::error::{Error, Result};
 use crate::http::forward::{self, ActiveServer};
 use crate::service::renditions::local_encoders::LocalEncoders;
@@ -122,7 +123,11 @@ async fn test_encoders_as_standby(config: &Config, mut active: watch::Receiver<A
         let encoders = LocalEncoders::new(config);
         encoders.can_transcode().await;
         encoders.test_encoders().await;
-        encoders.follow_devices(Path::new("/dev")).await;
+        let mut devices = DeviceWatch::new(Path::new("/dev"));
+        loop {
+            devices.changed().await;
+            encoders.retest().await;
+        }
     }
     std::future::pending().await
 }

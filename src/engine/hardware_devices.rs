@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Folder and beginning of the names of devices that encode or decode.
 const DEVICES: [(&str, &str); 3] = [("dri", "renderD"), ("", "nvidia"), ("", "video")];
@@ -12,6 +13,36 @@ const MAX_DEVICES: usize = 256;
 
 /// Bytes read of a file that describes the machine.
 const MAX_TEXT_BYTES: u64 = 4096;
+
+/// How often it is looked whether a device has come or gone.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The devices below a folder as they come and go.
+#[derive(Debug)]
+pub struct DeviceWatch {
+    folder: PathBuf,
+    devices: BTreeSet<String>,
+}
+
+impl DeviceWatch {
+    /// `folder` is e.g. `/dev`.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), devices: list_devices(folder) }
+    }
+
+    /// Waits until a device has come or gone since the last call.
+    pub async fn changed(&mut self) {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let found = list_devices(&self.folder);
+            if found != self.devices {
+                tracing::info!(?found, "graphics and video devices have changed: encoders are tested again");
+                self.devices = found;
+                return;
+            }
+        }
+    }
+}
 
 /// The names of the devices below this folder, e.g. `/dev`.
 pub fn list_devices(folder: &Path) -> BTreeSet<String> {
@@ -69,6 +100,18 @@ mod tests {
         let expected = ["nvidia0", "nvidiactl", "renderD128", "video11"].map(str::to_owned);
         assert_eq!(list_devices(folder.path()), BTreeSet::from(expected));
         assert!(list_devices(Path::new("/nonexistent")).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_device_that_comes_or_goes_is_noticed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut devices = DeviceWatch::new(folder.path());
+        for change in [|path: &Path| std::fs::write(path, ""), |path: &Path| std::fs::remove_file(path)] {
+            change(&folder.path().join("video0")).unwrap();
+            devices.changed().await;
+            let unchanged = tokio::time::timeout(10 * INTERVAL, devices.changed()).await;
+            assert!(unchanged.is_err(), "it is noticed once");
+        }
     }
 
     #[test]

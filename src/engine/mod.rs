@@ -45,6 +45,7 @@ mod program_stream;
 pub mod recording_file;
 pub mod remote;
 mod rendition_spec;
+pub mod renewable_cell;
 pub mod sample_media;
 pub mod scene_breaks;
 pub mod segment_cache;

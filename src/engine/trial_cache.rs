@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
-use tokio::sync::OnceCell;
+
+use super::renewable_cell::RenewableCell;
 
 /// Results kept: one per ffmpeg binary.
 const MAX_PROGRAMS: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
-type Cell<T> = Arc<OnceCell<Arc<T>>>;
+type Cell<T> = Arc<RenewableCell<Arc<T>>>;
 
 /// The results by path of the program. Callers of the same program wait for one trial.
 pub(super) struct TrialCache<T> {
@@ -27,23 +28,22 @@ impl<T> TrialCache<T> {
     /// The result for a program; tried now if it is not known. One that is an error is given to the callers that wait for it, and
     /// not kept.
     pub async fn get(&self, program: &Path, trial: impl Future<Output = Result<Arc<T>, Arc<T>>>) -> Arc<T> {
-        let cell = {
-            let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-            cells.get_or_insert(program.to_owned(), Arc::default).clone()
-        };
-        cell.get_or_try_init(|| trial).await.cloned().unwrap_or_else(|result| result)
+        self.cell(program).get_or_try_find(trial).await.unwrap_or_else(|result| result)
     }
 
     /// The result for a program, if it was tried.
     pub fn find(&self, program: &Path) -> Option<Arc<T>> {
-        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        cells.get(program)?.get().cloned()
+        self.cell(program).found()
     }
 
     /// Replaces the result for a program.
     pub fn replace(&self, program: &Path, result: Arc<T>) {
-        let cell = Arc::new(OnceCell::new_with(Some(result)));
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner).put(program.to_owned(), cell);
+        self.cell(program).replace(result);
+    }
+
+    fn cell(&self, program: &Path) -> Cell<T> {
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        cells.get_or_insert(program.to_owned(), Arc::default).clone()
     }
 }
 

@@ -103,6 +103,18 @@ impl Isolation {
         }
     }
 
+    /// Has GStreamer's abilities found out again, after a device has come or gone. Without workers nothing changes: a new registry
+    /// would, for a moment, allow this process all elements.
+    ///
+    /// # Errors
+    /// Why they were not. What was known before stays.
+    pub async fn examine_again(&self) -> Result<(), String> {
+        match self {
+            Self::Process(pool) => pool.examine_again().await,
+            Self::None => Ok(()),
+        }
+    }
+
     /// All running pipelines, and those that failed lately.
     ///
     /// # Errors

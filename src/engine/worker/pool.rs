@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::PROBE_PIPELINE;
@@ -20,6 +20,7 @@ use super::statistics::PoolStatus;
 use crate::domain::worker::blame::{Consequence, DeathLog};
 use crate::domain::worker::{ProvenFault, QuarantineKey, Stage};
 use crate::engine::RenditionSpec;
+use crate::engine::renewable_cell::RenewableCell;
 use crate::engine::source::SourceFile;
 
 /// The name of parsing NFO files in quarantine keys.
@@ -57,14 +58,14 @@ pub struct PoolSettings {
 pub struct WorkerPool {
     pub(super) starter: Arc<WorkerStarter>,
     pub(super) probe_workers: Spares,
-    run_workers: Spares,
+    pub(super) run_workers: Spares,
     pub(super) recorder: Arc<dyn FaultRecorder>,
     version: String,
     deaths: Mutex<DeathLog>,
     started_at: Instant,
     replays: ReplayQueue,
     pub(super) inspection: Arc<Inspection>,
-    pub(super) report: OnceCell<Arc<EngineReport>>,
+    pub(super) report: RenewableCell<Arc<EngineReport>>,
     /// Probes that run or wait, and those that run.
     pub(super) probe_queue: Semaphore,
     pub(super) probe_turns: Semaphore,
@@ -85,7 +86,7 @@ impl WorkerPool {
             deaths: Mutex::default(),
             started_at: Instant::now(),
             inspection: Arc::default(),
-            report: OnceCell::new(),
+            report: RenewableCell::default(),
             probe_queue: Semaphore::new(MAX_PROBES + MAX_WAITING_PROBES),
             probe_turns: Semaphore::new(MAX_PROBES),
         }

@@ -34,6 +34,7 @@ enum SpareRequest {
     Warm(oneshot::Sender<()>),
     Take(oneshot::Sender<Result<WorkerProcess, String>>),
     Return(Box<WorkerProcess>),
+    Renew,
 }
 
 /// A handle of the idle workers. Dropping it ends them.
@@ -103,6 +104,11 @@ impl Spares {
         let _ = self.requests.try_send(SpareRequest::Return(Box::new(worker)));
     }
 
+    /// Ends the idle workers: they have an older registry of GStreamer. New ones take their place.
+    pub async fn renew(&self) {
+        let _ = self.requests.send(SpareRequest::Renew).await;
+    }
+
     /// Number of idle workers.
     pub fn idle(&self) -> usize {
         self.idle.load(Ordering::Relaxed)
@@ -166,6 +172,7 @@ impl SpareTask {
                 }
             }
             SpareRequest::Return(worker) => self.keep(*worker),
+            SpareRequest::Renew => self.slots = [const { None }; MAX_IDLE],
         }
         self.count();
     }

@@ -89,6 +89,14 @@ impl WorkerStarter {
         made
     }
 
+    /// Makes GStreamer's registry again. Workers that run have the former one.
+    ///
+    /// # Errors
+    /// Why it was not made.
+    pub async fn renew_registry(&self) -> Result<(), String> {
+        make_registry(&self.settings).await
+    }
+
     /// Whether GStreamer's registry is being made where there was none: no worker starts for about a second.
     pub fn is_making_first_registry(&self) -> bool {
         self.is_making_first_registry.load(Ordering::Relaxed)

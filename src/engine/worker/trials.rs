@@ -43,7 +43,19 @@ impl WorkerPool {
     /// # Errors
     /// Why no worker did. The next call tries again.
     pub async fn examine(&self) -> Result<Arc<EngineReport>, String> {
-        self.report.get_or_try_init(|| self.examine_once()).await.cloned()
+        self.report.get_or_try_find(self.examine_once()).await
+    }
+
+    /// Finds them out again, with a new registry: plugins have elements for the devices that were there when it was made.
+    ///
+    /// # Errors
+    /// Why no worker did. The former report stays.
+    pub async fn examine_again(&self) -> Result<(), String> {
+        self.starter.renew_registry().await?;
+        let report = self.examine_once().await?;
+        self.report.replace(report);
+        self.run_workers.renew().await;
+        Ok(())
     }
 
     /// A driver may end or stop the worker that tests it: a second one then tests software only.

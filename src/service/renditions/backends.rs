@@ -1,6 +1,6 @@
 //! Which backend makes a rendition's segments: the packager, GStreamer or ffmpeg.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::OnceCell;
@@ -15,8 +15,10 @@ use crate::engine::ffmpeg::FfmpegBackend;
 use crate::engine::ffmpeg_decoders::find_decoder_report;
 use crate::engine::ffmpeg_encoders::encoder_report;
 use crate::engine::gst::{self, GstBackend};
+use crate::engine::hardware_devices::DeviceWatch;
 use crate::engine::packager::Packager;
 use crate::engine::remote::{Cluster, RemoteBackend};
+use crate::engine::renewable_cell::RenewableCell;
 use crate::engine::software_encoding::SoftwareEncoding;
 use crate::engine::video_decoders::{HardwareDecoder, TRIAL_FORMATS};
 use crate::engine::video_encoders::{VideoEncoder, is_hardware_element};
@@ -24,6 +26,7 @@ use crate::engine::worker::message::EngineReport;
 use crate::engine::worker::{Isolation, WorkerBackend};
 use crate::engine::{Backend, RenditionSpec};
 use crate::error::{Code, Error, Result};
+use crate::service::Service;
 use crate::service::quarantine::Quarantine;
 use crate::service::renditions::element_decoders::{ElementDecoders, TestedFormats};
 use crate::service::renditions::local_encoders::reason_against;
@@ -83,7 +86,7 @@ pub struct Backends {
     forbidden_encoders: Vec<String>,
     /// Found at the first start, because querying ffmpeg takes a moment.
     ffmpeg: OnceCell<FfmpegBackend>,
-    gstreamer: OnceCell<std::result::Result<FoundGstreamer, String>>,
+    gstreamer: RenewableCell<std::result::Result<FoundGstreamer, String>>,
     element_decoders: ElementDecoders,
     /// Set by tests: the backend for everything, in any format.
     forced: OnceLock<Arc<dyn Backend>>,
@@ -92,6 +95,7 @@ pub struct Backends {
 }
 
 /// GStreamer with all required elements.
+#[derive(Clone)]
 struct FoundGstreamer {
     backend: Arc<dyn Backend>,
     /// The same backend, if it is in workers: only these decode by hardware.
@@ -106,6 +110,19 @@ pub struct ChosenBackend {
     pub reason: &'static str,
 }
 
+impl Service {
+    /// Tests the encoders and decoders of both backends again when a device has come or gone below this folder, e.g. `/dev`. Never
+    /// returns.
+    pub async fn follow_devices(&self, folder: &Path) {
+        let mut devices = DeviceWatch::new(folder);
+        loop {
+            devices.changed().await;
+            self.local_encoders.retest().await;
+            self.renditions.backends.examine_again().await;
+        }
+    }
+}
+
 impl Backends {
     pub fn new(config: &Config, isolation: Isolation, quarantine: Option<Quarantine>) -> Self {
         Self {
@@ -116,7 +133,7 @@ impl Backends {
             quarantine,
             forbidden_encoders: config.forbidden_encoders.clone(),
             ffmpeg: OnceCell::new(),
-            gstreamer: OnceCell::new(),
+            gstreamer: RenewableCell::default(),
             element_decoders: ElementDecoders::default(),
             forced: OnceLock::new(),
             cluster: OnceLock::new(),
@@ -250,8 +267,8 @@ impl Backends {
     ) -> Option<WorkerBackend> {
         let stream = spec.media.stream(plan.stream)?;
         let format = TRIAL_FORMATS.iter().find(|format| format.is_of(stream))?;
-        let workers = self.gstreamer().await.ok()?.workers.as_ref()?;
-        self.element_decoders.find(workers, &self.program, decoder, format)
+        let workers = self.gstreamer().await.ok()?.workers?;
+        self.element_decoders.find(&workers, &self.program, decoder, format)
     }
 
     /// GStreamer for a rendition, and why; the error is why ffmpeg makes it.
@@ -277,7 +294,7 @@ impl Backends {
         if self.quarantine.as_ref().is_some_and(|quarantine| quarantine.refuses_run(spec)) {
             return Err("this file is in quarantine after a crash");
         }
-        Ok((found.backend.clone(), reason))
+        Ok((found.backend, reason))
     }
 
     async fn ffmpeg(&self) -> Result<Arc<dyn Backend>> {
@@ -301,8 +318,8 @@ impl Backends {
 
     /// GStreamer with all required elements; missing ones are logged once. An examination that failed is repeated at the
     /// next start.
-    async fn gstreamer(&self) -> std::result::Result<&FoundGstreamer, String> {
-        let found = self.gstreamer.get_or_try_init(|| async {
+    async fn gstreamer(&self) -> std::result::Result<FoundGstreamer, String> {
+        let found = self.gstreamer.get_or_try_find(async {
             let report = self.isolation.examine().await?;
             if let Err(cause) = gst::check_report(&report) {
                 tracing::warn!(cause, "the GStreamer backend is not available");
@@ -319,7 +336,21 @@ impl Backends {
             };
             Ok::<_, String>(Ok(FoundGstreamer { backend, workers, report }))
         });
-        let found = found.await.inspect_err(|cause| tracing::warn!(cause, "GStreamer could not be examined"))?;
-        found.as_ref().map_err(Clone::clone)
+        found.await.inspect_err(|cause| tracing::warn!(cause, "GStreamer could not be examined"))?
+    }
+
+    /// Examines GStreamer again, if it was, for the renditions that start from now on.
+    async fn examine_again(&self) {
+        if self.gstreamer.found().is_none() {
+            return;
+        }
+        if let Err(cause) = self.isolation.examine_again().await {
+            tracing::warn!(cause, "GStreamer could not be examined again");
+            return;
+        }
+        self.gstreamer.forget();
+        self.element_decoders.forget();
+        // So that no viewer waits for it.
+        let _ = self.gstreamer().await;
     }
 }

@@ -23,7 +23,10 @@ enum Trial {
 }
 
 #[derive(Debug, Default)]
-pub struct ElementDecoders(Arc<Mutex<Trials>>);
+pub struct ElementDecoders {
+    /// Replaced when the machine has changed, so that a trial under way counts for the former one only.
+    trials: Mutex<Arc<Mutex<Trials>>>,
+}
 
 /// The formats that GStreamer's elements of some hardware were tested with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,8 +46,8 @@ impl ElementDecoders {
         decoder: &'static HardwareDecoder,
         format: &'static TrialFormat,
     ) -> Option<WorkerBackend> {
-        let key = (decoder.name, format.name);
-        match lock(&self.0).entry(key) {
+        let (trials, key) = (self.trials(), (decoder.name, format.name));
+        match lock(&trials).entry(key) {
             Entry::Occupied(begun) => {
                 return match begun.get() {
                     Trial::Passed(backend) => Some(backend.clone()),
@@ -53,7 +56,7 @@ impl ElementDecoders {
             }
             Entry::Vacant(new) => drop(new.insert(Trial::UnderWay)),
         }
-        let (trials, software, ffmpeg) = (self.0.clone(), software.clone(), ffmpeg.to_owned());
+        let (software, ffmpeg) = (software.clone(), ffmpeg.to_owned());
         tokio::spawn(async move {
             let outcome = software.with_decoder(&ffmpeg, decoder, format).await;
             let (hardware, format) = (decoder.name, format.name);
@@ -72,9 +75,19 @@ impl ElementDecoders {
         None
     }
 
+    /// Has all trials repeated when films need them again.
+    pub fn forget(&self) {
+        *lock(&self.trials) = Arc::default();
+    }
+
+    fn trials(&self) -> Arc<Mutex<Trials>> {
+        lock(&self.trials).clone()
+    }
+
     /// The formats that were tested with this hardware, in the order of their table.
     pub fn tested_formats(&self, decoder: &HardwareDecoder) -> TestedFormats {
-        let trials = lock(&self.0);
+        let trials = self.trials();
+        let trials = lock(&trials);
         let mut tested = TestedFormats::default();
         for format in &TRIAL_FORMATS {
             match trials.get(&(decoder.name, format.name)) {
@@ -87,6 +100,6 @@ impl ElementDecoders {
     }
 }
 
-fn lock(trials: &Mutex<Trials>) -> MutexGuard<'_, Trials> {
-    trials.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

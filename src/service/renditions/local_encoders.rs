@@ -11,15 +11,11 @@ use crate::domain::codec::TargetCodec;
 use crate::engine::encoder_speed::{EncodeSpeed, measure_speed};
 use crate::engine::ffmpeg_decoders::{self, DecoderReport};
 use crate::engine::ffmpeg_encoders::{self, EncoderReport};
-use crate::engine::hardware_devices::list_devices;
 use crate::engine::hardware_rest::remaining_rest;
 use crate::engine::video_encoders::VideoEncoder;
 
 /// How long nothing must have been encoded before encoders are measured, seconds.
 const IDLE_SECONDS: u32 = 3;
-
-/// How often it is looked whether a graphics card has come or gone.
-const DEVICE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Tests and reports the local encoders and the decoding hardware.
 #[derive(Debug)]
@@ -102,20 +98,10 @@ impl LocalEncoders {
         }
     }
 
-    /// Tests encoders and decoders again when a device has come or gone. Never returns.
-    pub async fn follow_devices(&self, folder: &Path) {
-        let mut devices = list_devices(folder);
-        loop {
-            tokio::time::sleep(DEVICE_INTERVAL).await;
-            let found = list_devices(folder);
-            if found == devices {
-                continue;
-            }
-            tracing::info!(?found, "graphics and video devices have changed: encoders are tested again");
-            devices = found;
-            ffmpeg_encoders::retest_encoders(&self.ffmpeg).await;
-            ffmpeg_decoders::retest_decoders(&self.ffmpeg).await;
-        }
+    /// Tests ffmpeg's encoders and decoders again.
+    pub async fn retest(&self) {
+        ffmpeg_encoders::retest_encoders(&self.ffmpeg).await;
+        ffmpeg_decoders::retest_decoders(&self.ffmpeg).await;
     }
 
     /// Measures the encoders when a client has preferred one of their codecs and nothing was encoded for some seconds. Until

@@ -9,7 +9,7 @@ use hearthcast::config::Config;
 use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start};
-use crate::kit::faulty_element::{ElementFault, NO_FAULT, Role, worker_program};
+use crate::kit::faulty_element::{ElementFault, NO_FAULT, Role, add_element, worker_program};
 use crate::kit::response::expect_success;
 use crate::kit::{self, media};
 
@@ -233,6 +233,28 @@ async fn a_hardware_element_of_gstreamer_that_passes_its_trial_is_used() {
     let bench = Bench::with_elements(&[(Role::Encoder, NO_FAULT)]).await;
     let played = bench.play().await;
     assert_eq!((&played["encoder"], &played["fallback"]), (&json!("nvh264enc"), &json!(false)), "{played}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn elements_of_a_card_that_comes_are_used_without_a_restart() {
+    let bench = Bench::with_elements(&[]).await;
+    assert_eq!(bench.play().await["encoder"], "h264_nvenc", "GStreamer has no element for it");
+    let devices = bench.folder.path().join("dev");
+    std::fs::create_dir_all(devices.join("dri")).unwrap();
+    let card_comes = async {
+        add_element(bench.folder.path(), Role::Encoder, NO_FAULT);
+        std::fs::write(devices.join("dri/renderD128"), "").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(90);
+        while bench.play().await["encoder"] != "nvh264enc" {
+            assert!(Instant::now() < deadline, "GStreamer was not examined again");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = bench.server.service.follow_devices(&devices) => unreachable!("it never returns"),
+        () = card_comes => {}
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

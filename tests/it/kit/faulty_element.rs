@@ -46,10 +46,7 @@ pub const NO_FAULT: ElementFault = ElementFault { letter: 'n', in_trial: false, 
 pub fn worker_program(folder: &Path, elements: &[(Role, ElementFault)]) -> PathBuf {
     let plugins = folder.join("plugins");
     std::fs::create_dir(&plugins).expect("a folder of our own");
-    for (role, fault) in elements {
-        let plugin = plugins.join(role.plugin_file());
-        std::fs::copy(compile_plugin(*role, *fault), plugin).expect("a folder of our own");
-    }
+    elements.iter().for_each(|(role, fault)| add_element(folder, *role, *fault));
     let program = folder.join("worker");
     let script = format!(
         "#!/bin/sh\nGST_PLUGIN_PATH_1_0={} exec {} \"$@\"\n",
@@ -59,6 +56,12 @@ pub fn worker_program(folder: &Path, elements: &[(Role, ElementFault)]) -> PathB
     std::fs::write(&program, script).expect("a folder of our own");
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("a file of our own");
     program
+}
+
+/// Adds an element to those of the workers of this folder, as a driver does when its card comes.
+pub fn add_element(folder: &Path, role: Role, fault: ElementFault) {
+    let plugin = folder.join("plugins").join(role.plugin_file());
+    std::fs::copy(compile_plugin(role, fault), plugin).expect("a folder of our own");
 }
 
 fn compile_plugin(role: Role, fault: ElementFault) -> PathBuf {

@@ -29,7 +29,7 @@ pub async fn index(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// A sheet of seek previews
 ///
-/// A JPEG of 5 by 5 images, made when it is first requested.
+/// A JPEG of 6 by 6 images, made when it is first requested.
 #[utoipa::path(get, path = "/api/library/items/{id}/artwork/previews/{sheet}", params(
     ("id" = String, Path, description = "Id of an item"),
     ("sheet" = u32, Path, description = "From 0"),

@@ -9,7 +9,7 @@ named_values! {
         Page = "page",
         /// Everything that no other class names.
         Api = "api",
-        /// Files as they are, with their subtitles and attachments.
+        /// Files as they are, with their subtitles and attachments, also for remote workers.
         File = "file",
         /// Playlists and segments of sessions.
         Session = "session",

@@ -13,6 +13,7 @@ pub fn route_class(template: &str) -> RouteClass {
         _ if template.contains("/artwork/") || has_prefix(&["/api/livetv/logos/", "/api/livetv/icons/"]) => {
             RouteClass::Image
         }
+        "/api/workers/runs/{run}/source" => RouteClass::File,
         _ if has_prefix(&["/api/stream/file", "/api/stream/subtitle", "/api/stream/attachment"]) => RouteClass::File,
         _ if has_prefix(&["/api/stream/transcode/"]) => RouteClass::Session,
         _ if has_prefix(&["/api/livetv/watch/", "/api/livetv/segments/", "/hdhr/"]) => RouteClass::Channel,
@@ -37,6 +38,7 @@ mod tests {
             ("/api/library/items/{id}/artwork/{kind}", RouteClass::Image),
             ("/api/livetv/icons/{id}/{start}", RouteClass::Image),
             ("/api/stream/file", RouteClass::File),
+            ("/api/workers/runs/{run}/source", RouteClass::File),
             ("/api/stream/transcode/start", RouteClass::Api),
             ("/api/stream/transcode/{sessionId}/{asset}", RouteClass::Session),
             ("/api/livetv/watch/{id}/{asset}", RouteClass::Channel),

@@ -191,7 +191,8 @@ impl Cluster {
         is_offered(local, free.into_iter().map(|worker| &worker.report))
     }
 
-    /// Opens a run of the segments from `first` up to `end`, of which those up to and including `through` may be made now.
+    /// Opens a run of the segments from `first` up to `end`, of which those up to and including `through` may be made now. Whatever is
+    /// allowed later, its worker reads nothing for segments from `end` on.
     pub(super) fn open_run(
         self: &Arc<Self>,
         id: String,
@@ -200,6 +201,7 @@ impl Cluster {
         through: usize,
     ) -> OfferedRun {
         let (sender, events) = mpsc::channel(MAX_UNREAD_EVENTS);
+        let through = through.min(end - 1);
         let run = ActiveRun { spec: spec.clone(), end, next: first, through, worker: None, events: sender };
         self.lock().runs.insert(id.clone(), run);
         OfferedRun { id, events, cluster: self.clone() }
@@ -278,8 +280,8 @@ impl Cluster {
     pub(super) fn set_through(&self, run: &str, through: usize) {
         let mut state = self.lock();
         let Some(active) = state.runs.get_mut(run) else { return };
-        active.through = active.through.max(through);
-        self.control(active.worker.as_deref(), run, RunControl::Through { through });
+        active.through = active.through.max(through.min(active.end - 1));
+        self.control(active.worker.as_deref(), run, RunControl::Through { through: active.through });
     }
 
     fn control(&self, worker: Option<&str>, run: &str, control: RunControl) {

@@ -1,9 +1,11 @@
 //! Sessions whose segments a worker makes.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hearthcast::config::BackendSetting;
+use hearthcast::domain::traffic::RouteClass;
 use hearthcast::service::workers;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ use tempfile::TempDir;
 
 use super::nats_server::NatsServer;
 use super::worker_program::WorkerProgram;
-use crate::kit::media::flash_and_beep;
+use crate::kit::media::{flash_and_beep, run_ffmpeg};
 use crate::kit::player::{self, PlayerSession};
 use crate::kit::{self, Server};
 
@@ -162,6 +164,35 @@ async fn a_session_continues_when_its_worker_is_killed() {
     assert!((decoded.video_seconds() - 60.0).abs() < 0.5, "{} s", decoded.video_seconds());
     player::stop(&busy.server, &busy.session).await;
     player::stop(&busy.server, &session).await;
+}
+
+/// A stint of eight segments reads at most 1.5 times their bytes, with the beginning of the file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_reads_little_more_of_a_film_than_it_encodes() {
+    let Some(busy) = BusyServer::start(false).await else { return };
+    let sent = || busy.server.service.traffic.sent_bytes(RouteClass::File).load(Ordering::Relaxed);
+    for name in ["dense.mp4", "dense.mkv"] {
+        let film = busy.folder.path().join(name);
+        let pictures = "testsrc2=s=640x360:r=25:d=64,noise=alls=20:allf=t";
+        let encoder = "-c:v libx264 -preset ultrafast -b:v 6M -maxrate 6M -bufsize 6M -g 50 -pix_fmt yuv420p -c:a aac";
+        run_ffmpeg(&film, &["-f lavfi -i", pictures, "-f lavfi -i", "sine=d=64", encoder]);
+        let size = std::fs::metadata(&film).unwrap().len() as f64;
+        let began = Instant::now();
+        for max_kbps in 1500.. {
+            let before = sent();
+            let (session, player) = start_encode(&busy.server, &film, max_kbps).await;
+            player.fetch_all().await.unwrap();
+            player::stop(&busy.server, &session).await;
+            let ratio = (sent() - before) as f64 / size;
+            assert!(ratio <= 1.5, "{name}: {ratio} of its bytes");
+            // On a busy machine the server may make some segments itself.
+            if ratio > 0.9 {
+                break;
+            }
+            assert!(began.elapsed() < MAX_WAIT, "the worker has no run: {ratio}");
+        }
+    }
+    player::stop(&busy.server, &busy.session).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -18,6 +19,9 @@ const MAX_HEAD_BYTES: usize = 8 << 10;
 
 /// Connections at once: ffmpeg has one, and while it seeks another.
 const MAX_CONNECTIONS: usize = 8;
+
+/// Bytes sent ahead of ffmpeg, which hangs up when it has read enough. The system would let them grow to 4 MB.
+const SEND_BUFFER_BYTES: usize = 128 << 10;
 
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -53,6 +57,7 @@ impl RangeServer {
             }
             let Ok((connection, _)) = self.listener.accept().await else { return };
             while connections.try_join_next().is_some() {}
+            let _ = set_socket_send_buffer_size(&connection, SEND_BUFFER_BYTES);
             let (path, file) = (self.path.clone(), self.file.clone());
             connections.spawn(async move {
                 // An error ends the connection; ffmpeg reports it.

@@ -103,8 +103,8 @@ impl Isolation {
         }
     }
 
-    /// Has GStreamer's abilities found out again, after a device has come or gone. Without workers nothing changes: a new registry
-    /// would, for a moment, allow this process all elements.
+    /// Has GStreamer's abilities found out again, after a device has come or gone. Nothing changes with `isolation = "none"`:
+    /// a new registry enables all elements until they are restricted again.
     ///
     /// # Errors
     /// Why they were not. What was known before stays.

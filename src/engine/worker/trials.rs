@@ -28,7 +28,7 @@ enum TrialFault {
     /// No worker started, or it took no work.
     #[error("{0}")]
     NotStarted(String),
-    /// By what was tested, perhaps.
+    /// The worker ended; a driver that it tested may be the cause.
     #[error("a worker ended in a trial: {0}")]
     Ended(String),
     #[error("no result within {} s", .0.as_secs())]
@@ -52,9 +52,9 @@ impl WorkerPool {
     /// Why no worker did. The former report stays.
     pub async fn examine_again(&self) -> Result<(), String> {
         self.starter.renew_registry().await?;
-        let report = self.examine_once().await?;
-        self.report.replace(report);
+        // Before the report, so that no idle worker lacks an element that the report has.
         self.run_workers.renew().await;
+        self.report.replace(self.examine_once().await?);
         Ok(())
     }
 

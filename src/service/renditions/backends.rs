@@ -339,7 +339,7 @@ impl Backends {
         found.await.inspect_err(|cause| tracing::warn!(cause, "GStreamer could not be examined"))?
     }
 
-    /// Examines GStreamer again, if it was, for the renditions that start from now on.
+    /// Examines GStreamer again, unless it was never needed. Renditions in progress keep their backend.
     async fn examine_again(&self) {
         if self.gstreamer.found().is_none() {
             return;

@@ -51,7 +51,8 @@ struct FailureBody {
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Diagnostics {
-    /// The encoder in use, by its name in the backend, or at the remote worker that made the latest segment: of the video, or of the audio (`aac`, `avenc_aac`) if the video is
+    /// The encoder in use, by its name in the backend, or at the remote worker that made the latest segment:
+    /// of the video, or of the audio (`aac`, `avenc_aac`) if the video is
     /// not encoded; `copy` if nothing is encoded.
     encoder: String,
     /// Codec of the source video, or of its audio if there is no video.

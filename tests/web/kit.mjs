@@ -8,6 +8,9 @@ export { NAME, PASSWORD };
 
 const SHORT_TIMEOUT = { timeout: 3000 };
 
+/** Whether a step of any window has failed. */
+let hasFailed = false;
+
 /** A new page, not signed in unless `storageState` is that of a page that is. */
 export async function createKit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 }, storageState, isTouch = false, locale, serviceWorkers = "block" }) {
   const page = await (await browser.newContext({ viewport, colorScheme: "dark", reducedMotion: "reduce", locale, serviceWorkers, storageState, hasTouch: isTouch, isMobile: isTouch })).newPage();
@@ -46,9 +49,10 @@ export async function createKit({ browser, server, shots, name = "", viewport = 
     async step(title, run) {
       const began = Date.now();
       await run().catch((fault) => {
-        // Other windows may be at other steps.
-        console.error(`--- ${name}${title} failed at ${page.url()}; its last responses:\n${responseLog.join("\n")}`);
-        throw fault;
+        // The browser closes after the first failure, so that steps of other windows fail as well.
+        if (!hasFailed) console.error(`--- ${name}${title} failed at ${page.url()}; its last responses:\n${responseLog.join("\n")}`);
+        hasFailed = true;
+        throw new Error(`${name}${title}: ${fault.message}`, { cause: fault });
       }).finally(() => page.screenshot({ path: join(shots, `${name}${title}.png`) }).catch(() => {}));
       console.log(`ok ${name}${title} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
     },

@@ -120,7 +120,8 @@ class ChannelEditor {
     try {
       const onDelay = (seconds) => { this.status.textContent = TEXT.readingFiles(seconds); };
       await reportDelay(onDelay, this.channel ? api.updateChannel(this.channel.id, this.readForm()) : api.addChannel(this.readForm()));
-      location.hash = CHANNELS_ADDRESS;
+      // Reading many files takes a while, in which the user may have gone to another screen.
+      if (this.status.isConnected) location.hash = CHANNELS_ADDRESS;
     } catch (error) {
       this.status.textContent = "";
       this.notice.textContent = messageOf(error);

@@ -107,7 +107,7 @@ async function live(kit, channel) {
     await page.evaluate(() => document.exitFullscreen());
     const latency = () => page.evaluate(() => {
       const { seekable, currentTime } = document.querySelector("video");
-      return seekable.end(seekable.length - 1) - currentTime;
+      return seekable.length === 0 ? 0 : seekable.end(seekable.length - 1) - currentTime;
     });
     await waitUntil("enough is kept", () => page.evaluate(() => {
       const { seekable } = document.querySelector("video");

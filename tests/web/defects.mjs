@@ -42,6 +42,33 @@ export async function defects(kit, openPage) {
     kit.assertClean();
   });
 
+  await step("channel-left-before-it-is-loaded", async () => {
+    const { body: { channels } } = await kit.api("GET", "/api/livetv/channels");
+    await kit.goToScreen("library");
+    // The viewer goes to another screen in the very moment in which the channels arrive, before the page has heard of either.
+    await page.evaluate(() => {
+      const { fetch } = window;
+      window.fetch = async (...request) => {
+        const response = await fetch(...request);
+        if (!/\/livetv\/channels/.test(String(request[0]))) return response;
+        window.fetch = fetch;
+        const body = await response.json();
+        response.json = async () => {
+          location.hash = "#/settings?tab=account";
+          return body;
+        };
+        return response;
+      };
+    });
+    kit.requests.length = 0;
+    await kit.goToScreen(`watch?channel=${channels[0].id}`);
+    await page.getByLabel("New password").waitFor();
+    assert.ok(page.url().endsWith("#/settings?tab=account"), page.url());
+    assert.ok(!kit.requests.some((line) => line.includes(`/watch/${channels[0].id}`)), "the channel is not tuned in");
+    await kit.goToScreen(`watch?channel=${channels.find(({ number }) => number === 911).id}`);
+    await waitUntilPlaying("video");
+  });
+
   await step("live-like-television", async () => {
     const isPaused = () => page.evaluate(() => document.querySelector("video").paused);
     await press("k");
@@ -56,11 +83,11 @@ export async function defects(kit, openPage) {
     await press("f");
     const latency = () => page.evaluate(() => {
       const { seekable, currentTime } = document.querySelector("video");
-      return seekable.end(seekable.length - 1) - currentTime;
+      return seekable.length === 0 ? 0 : seekable.end(seekable.length - 1) - currentTime;
     });
     await waitUntil("enough is kept", () => page.evaluate(() => {
       const { seekable } = document.querySelector("video");
-      return seekable.end(0) - seekable.start(0) > 22;
+      return seekable.length > 0 && seekable.end(0) - seekable.start(0) > 22;
     }));
     const before = await latency();
     await page.mouse.move(500, 300);

@@ -45,7 +45,7 @@ export async function defects(kit, openPage) {
   await step("channel-left-before-it-is-loaded", async () => {
     const { body: { channels } } = await kit.api("GET", "/api/livetv/channels");
     await kit.goToScreen("library");
-    // The viewer goes to another screen in the very moment in which the channels arrive, before the page has heard of either.
+    // The viewer chooses another screen while the response is read: the address changes before the page receives either.
     await page.evaluate(() => {
       const { fetch } = window;
       window.fetch = async (...request) => {

@@ -161,9 +161,15 @@ async fn test_encoder(
     if find_software_encoder(ffmpeg).await == Some(encoder.name) {
         return Ok(());
     }
+    let devices = list_devices(Path::new("/dev"));
+    if let Some(prefix) = encoder.device_prefix()
+        && !devices.iter().any(|name| name.starts_with(prefix))
+    {
+        return Err(format!("there is no {prefix} device below /dev"));
+    }
     // On a machine without any device, one trial of each interface is enough.
     match encoder.h264_encoder().and_then(|of_h264| tested.get(of_h264.name)) {
-        Some(Err(reason)) if list_devices(Path::new("/dev")).is_empty() => Err(reason.clone()),
+        Some(Err(reason)) if devices.is_empty() => Err(reason.clone()),
         _ => run_trial(ffmpeg, (encoder, settings)).await,
     }
 }

@@ -220,6 +220,15 @@ impl VideoEncoder {
         Self::of_name(&format!("h264_{interface}"))
     }
 
+    /// The beginning of the names of the devices below `/dev` that it uses on Linux; `None` if they vary, or if it needs none.
+    pub(super) fn device_prefix(&self) -> Option<&'static str> {
+        match self.name.split_once('_')?.1 {
+            "qsv" | "vaapi" => Some("renderD"),
+            "v4l2m2m" => Some("video"),
+            _ => None,
+        }
+    }
+
     /// ffmpeg's global option for its device and the device, if it needs one.
     pub(super) fn device_args(&self) -> Option<[&'static str; 2]> {
         self.device.map(|(file, option)| [option, file])

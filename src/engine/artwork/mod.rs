@@ -196,9 +196,9 @@ async fn decode_frame(
         args.pair("-map", format!("0:{}", stream.index)).add("-frames:v 1 -threads 1");
         let filter = match tone_mapping {
             Some(tone_mapping) => format!("{FRAME_SCALING},{tone_mapping}"),
-            None => format!("{FRAME_SCALING}:out_range=tv"),
+            None => format!("{FRAME_SCALING}:out_range=tv,format=yuv420p"),
         };
-        args.pair("-vf", format!("{filter},format=yuv420p,setsar=1")).add("-f yuv4mpegpipe pipe:1");
+        args.pair("-vf", format!("{filter},setsar=1")).add("-f yuv4mpegpipe pipe:1");
         if let Some(frame) = output_of(ffmpeg, args, source.clone(), MAX_RAW_FRAME_BYTES).await? {
             return Ok(Some(frame));
         }

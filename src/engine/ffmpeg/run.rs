@@ -28,7 +28,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 << 10;
 
 /// Raised whenever a change of the arguments changes ffmpeg's output; part of the backend's version.
-const ARGUMENTS_VERSION: u32 = 8;
+const ARGUMENTS_VERSION: u32 = 9;
 
 /// Up to this many processors, one decoder thread more than ffmpeg's own choice (processors plus one) helps. On two
 /// processors a first segment of HEVC is ready a twelfth sooner, because frames wait for their reference frames.

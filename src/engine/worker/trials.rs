@@ -16,7 +16,7 @@ use crate::domain::worker::frame::FrameKind;
 use crate::engine::process::sandbox::WorkerKind;
 use crate::engine::video_encoders::VIDEO_ENCODERS;
 
-/// Time for the trials of all encoders: that of one takes up to 16 s.
+/// Time for the trials of all encoders: that of one takes up to 24 s.
 const EXAMINE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Time for the trial of a decoder: two decodes of up to 8 s.

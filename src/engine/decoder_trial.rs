@@ -80,6 +80,7 @@ fn compare_arguments(decoder: &HardwareDecoder, format: &TrialFormat, file: &str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::hardware_devices::vaapi_device;
     use crate::engine::video_decoders::{HARDWARE_DECODERS, TRIAL_FORMATS};
 
     const DEADLINE: Duration = Duration::from_secs(60);
@@ -87,7 +88,6 @@ mod tests {
     /// ffmpeg's own decoder in place of hardware.
     const SOFTWARE: HardwareDecoder = HardwareDecoder {
         name: "software",
-        device: None,
         input_args: "",
         trial_args: "",
         trial_filters: ["null", "null"],
@@ -121,10 +121,11 @@ mod tests {
     fn frames_of_a_trial_come_from_the_hardware() {
         let arguments =
             |format: usize| compare_arguments(&HARDWARE_DECODERS[1], &TRIAL_FORMATS[format], "FILE").join(" ");
+        let device = vaapi_device();
         assert_eq!(
             arguments(0),
-            "-hwaccel vaapi -hwaccel_device /dev/dri/renderD128 -hwaccel_output_format vaapi \
-             -protocol_whitelist file -f matroska -i FILE -protocol_whitelist file -f matroska -i FILE \
+            format!("-hwaccel vaapi -hwaccel_device {device} -hwaccel_output_format vaapi ")
+                + "-protocol_whitelist file -f matroska -i FILE -protocol_whitelist file -f matroska -i FILE \
              -lavfi [0:v]hwdownload,format=nv12,format=yuv420p,settb=1/25,setpts=N[a];\
              [1:v]format=yuv420p,settb=1/25,setpts=N[b];[a][b]psnr=stats_file=-:shortest=1 -f null -"
         );

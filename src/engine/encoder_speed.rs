@@ -75,7 +75,8 @@ async fn encode_test_film(ffmpeg: &Path, encoder: &VideoEncoder) -> EncodeSpeed 
     let Some(settings) = &encoder.ffmpeg else { return EncodeSpeed::Failed("ffmpeg does not use it".to_owned()) };
     let [frames, rate, buffer] = [FRAMES.to_string(), format!("{MAX_KBPS}k"), format!("{}k", MAX_KBPS * 2)];
     let run_args = settings.run_args(FRAMES, MAX_KBPS);
-    let mut args = encoder.device_args().map_or_else(Vec::new, Vec::from);
+    let device = encoder.device_args();
+    let mut args: Vec<&str> = device.iter().flatten().map(String::as_str).collect();
     args.extend(["-f", "lavfi", "-i", "testsrc2=s=1920x1080:r=25", "-frames:v", &frames, "-vf", settings.filter]);
     args.extend(["-c:v", encoder.name]);
     args.extend(run_args.split_whitespace());

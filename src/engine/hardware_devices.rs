@@ -14,6 +14,9 @@ const MAX_DEVICES: usize = 256;
 /// Bytes read of a file that describes the machine.
 const MAX_TEXT_BYTES: u64 = 4096;
 
+/// The number of a vendor, as the kernel writes it.
+const NVIDIA: &str = "0x10de";
+
 /// How often it is looked whether a device has come or gone.
 const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -53,6 +56,19 @@ pub fn list_devices(folder: &Path) -> BTreeSet<String> {
         names.filter(move |name| name.starts_with(prefix))
     };
     DEVICES.iter().flat_map(in_folder).take(MAX_DEVICES).collect()
+}
+
+/// The device that VAAPI uses, e.g. `/dev/dri/renderD128`: the first that is not of NVIDIA, whose drivers encode by other interfaces.
+/// A machine may have several graphics cards, and a container some of their devices.
+pub fn vaapi_device() -> String {
+    choose_vaapi_device(Path::new("/dev"), Path::new("/sys/class/drm"))
+}
+
+fn choose_vaapi_device(devices: &Path, class: &Path) -> String {
+    let is_usable = |name: &String| read_start(&class.join(name).join("device/vendor")).trim() != NVIDIA;
+    let mut names = list_devices(devices).into_iter().filter(|name| name.starts_with("renderD"));
+    let name = names.find(is_usable).unwrap_or_else(|| "renderD128".to_owned());
+    format!("/dev/dri/{name}")
 }
 
 /// The graphics cards below `/sys/class/drm`: device, driver, and the numbers of vendor and model, e.g. `renderD128: i915, 0x8086 0x46d1`.
@@ -112,6 +128,22 @@ mod tests {
             let unchanged = tokio::time::timeout(10 * INTERVAL, devices.changed()).await;
             assert!(unchanged.is_err(), "it is noticed once");
         }
+    }
+
+    #[test]
+    fn vaapi_uses_the_first_card_that_is_there_and_not_of_nvidia() {
+        let folder = tempfile::tempdir().unwrap();
+        let (devices, class) = (folder.path().join("dev"), folder.path().join("class"));
+        std::fs::create_dir_all(devices.join("dri")).unwrap();
+        assert_eq!(choose_vaapi_device(&devices, &class), "/dev/dri/renderD128", "there is no card");
+        for (name, vendor) in [("renderD128", NVIDIA), ("renderD129", "0x8086"), ("renderD130", "0x1002")] {
+            std::fs::create_dir_all(class.join(name).join("device")).unwrap();
+            std::fs::write(class.join(name).join("device/vendor"), format!("{vendor}\n")).unwrap();
+            std::fs::write(devices.join("dri").join(name), "").unwrap();
+        }
+        assert_eq!(choose_vaapi_device(&devices, &class), "/dev/dri/renderD129");
+        std::fs::remove_file(devices.join("dri/renderD129")).unwrap();
+        assert_eq!(choose_vaapi_device(&devices, &class), "/dev/dri/renderD130");
     }
 
     #[test]

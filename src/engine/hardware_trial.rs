@@ -150,6 +150,7 @@ pub(super) fn judge_frames(frames: &[f64], expected: usize, min_psnr_db: f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::hardware_devices::vaapi_device;
 
     const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -200,7 +201,8 @@ mod tests {
         let arguments = encode_arguments(encoder, encoder.ffmpeg.as_ref().unwrap(), &trial_sources()[0]).join(" ");
         assert_eq!(
             arguments,
-            "-vaapi_device /dev/dri/renderD128 -f lavfi -i testsrc2=s=640x360:r=25 -frames:v 50 -vf format=nv12,hwupload \
+            format!("-vaapi_device {} ", vaapi_device())
+                + "-f lavfi -i testsrc2=s=640x360:r=25 -frames:v 50 -vf format=nv12,hwupload \
              -c:v h264_vaapi -rc_mode VBR -bf 0 -g 25 -keyint_min 25 -b:v 4000k -maxrate 4000k -bufsize 8000k -f h264 pipe:1"
         );
     }

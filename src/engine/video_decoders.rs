@@ -1,5 +1,6 @@
 //! Hardware that decodes video, an interface a row for both backends, and the formats in which it is tried.
 
+use super::hardware_devices::vaapi_device;
 use super::video_encoders::VideoEncoder;
 use crate::domain::media::{Stream, StreamKind};
 
@@ -8,9 +9,7 @@ use crate::domain::media::{Stream, StreamKind};
 pub struct HardwareDecoder {
     /// ffmpeg's name of the interface, e.g. `vaapi`.
     pub name: &'static str,
-    /// The device file it needs, if it is always the same.
-    pub device: Option<&'static str>,
-    /// ffmpeg's arguments before the input in a run; `{codec}` is ffmpeg's name of the codec. Frames come to the memory of the
+    /// ffmpeg's arguments before the input in a run, with `{codec}` for ffmpeg's name of the codec and `{vaapi_device}`. Frames come to the memory of the
     /// processor. What the hardware does not decode, ffmpeg decodes in software.
     pub input_args: &'static str,
     /// More of them in a trial: frames stay in the memory of the hardware, so that software cannot take over unnoticed.
@@ -23,11 +22,13 @@ pub struct HardwareDecoder {
     pub elements: &'static [(&'static str, &'static str)],
 }
 
+/// A placeholder in the arguments.
+const VAAPI_DEVICE: &str = "{vaapi_device}";
+
 /// Best first.
 pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
     HardwareDecoder {
         name: "cuda",
-        device: None,
         input_args: "-hwaccel cuda",
         trial_args: "-hwaccel_output_format cuda",
         trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
@@ -43,8 +44,7 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
     // Intel's cards, which QSV is for, decode by VAAPI as well.
     HardwareDecoder {
         name: "vaapi",
-        device: Some("/dev/dri/renderD128"),
-        input_args: "-hwaccel vaapi -hwaccel_device /dev/dri/renderD128",
+        input_args: "-hwaccel vaapi -hwaccel_device {vaapi_device}",
         trial_args: "-hwaccel_output_format vaapi",
         trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
         encoders: &["h264_vaapi", "hevc_vaapi", "h264_qsv", "hevc_qsv"],
@@ -58,7 +58,6 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
     },
     HardwareDecoder {
         name: "v4l2m2m",
-        device: None,
         input_args: "-c:v {codec}_v4l2m2m",
         trial_args: "",
         trial_filters: ["null", "null"],
@@ -72,7 +71,6 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
     },
     HardwareDecoder {
         name: "videotoolbox",
-        device: None,
         input_args: "-hwaccel videotoolbox",
         trial_args: "-hwaccel_output_format videotoolbox_vld",
         trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
@@ -154,10 +152,16 @@ impl HardwareDecoder {
         self.elements.iter().find(|(name, _)| *name == codec).map(|(_, element)| *element)
     }
 
+    /// The device file that ffmpeg opens for it, if it is one of VAAPI.
+    pub fn device(&self) -> Option<String> {
+        self.input_args.contains(VAAPI_DEVICE).then(vaapi_device)
+    }
+
     /// ffmpeg's arguments before the input, for video of this codec.
     pub(super) fn input_args(&self, codec: &str) -> String {
         // ffmpeg's decoders of V4L2 call the codec `mpeg2`.
-        self.input_args.replace("{codec}", if codec == "mpeg2video" { "mpeg2" } else { codec })
+        let args = self.input_args.replace("{codec}", if codec == "mpeg2video" { "mpeg2" } else { codec });
+        args.replace(VAAPI_DEVICE, &vaapi_device())
     }
 }
 

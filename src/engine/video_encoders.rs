@@ -1,5 +1,6 @@
 //! The video encoders of both backends, a row each: codec, names, device, pixel format, rate control and GOP.
 
+use super::hardware_devices::vaapi_device;
 use crate::domain::codec::TargetCodec::{self, Av1, H264, Hevc};
 
 /// A video encoder of ffmpeg and GStreamer.
@@ -9,8 +10,8 @@ pub struct VideoEncoder {
     /// ffmpeg's name, in plans as well, e.g. `libx264`.
     pub name: &'static str,
     pub is_hardware: bool,
-    /// The device file it needs, if any, and ffmpeg's global option for it.
-    pub device: Option<(&'static str, &'static str)>,
+    /// Whether ffmpeg opens the device of VAAPI for it.
+    uses_vaapi: bool,
     /// None if only GStreamer uses it, or if an earlier row has the same name.
     pub ffmpeg: Option<FfmpegEncoder>,
     /// None if only ffmpeg uses it.
@@ -59,7 +60,7 @@ macro_rules! element {
 
 /// A row of an encoder that ffmpeg does not use.
 const fn row(codec: TargetCodec, name: &'static str, is_hardware: bool, gstreamer: EncoderElement) -> VideoEncoder {
-    VideoEncoder { codec, name, is_hardware, device: None, ffmpeg: None, gstreamer: Some(gstreamer) }
+    VideoEncoder { codec, name, is_hardware, uses_vaapi: false, ffmpeg: None, gstreamer: Some(gstreamer) }
 }
 
 /// A row of an encoder that GStreamer does not use: its pipelines make H.264 only.
@@ -69,15 +70,13 @@ const fn ffmpeg_row(
     is_hardware: bool,
     ffmpeg: Option<FfmpegEncoder>,
 ) -> VideoEncoder {
-    VideoEncoder { codec, name, is_hardware, device: None, ffmpeg, gstreamer: None }
+    VideoEncoder { codec, name, is_hardware, uses_vaapi: false, ffmpeg, gstreamer: None }
 }
 
 /// Arguments of a hardware encoder, which only runs use: slates and external channels are encoded in software.
 const fn hardware(filter: &'static str, run_args: &'static str) -> Option<FfmpegEncoder> {
     Some(FfmpegEncoder { filter, run_args, bitrate_args: "" })
 }
-
-const VAAPI_DEVICE: Option<(&str, &str)> = Some(("/dev/dri/renderD128", "-vaapi_device"));
 
 /// Best first within a codec: hardware before software, because it leaves the processor to other viewers.
 pub static VIDEO_ENCODERS: [VideoEncoder; 14] = [
@@ -93,12 +92,12 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 14] = [
         ..row(H264, "h264_qsv", true, element!("qsvh264enc", "NV12", Some(("bitrate", 1)), Some("gop-size")))
     },
     VideoEncoder {
-        device: VAAPI_DEVICE,
+        uses_vaapi: true,
         ffmpeg: hardware("format=nv12,hwupload", "-rc_mode VBR -bf 0 {gop} -b:v {kbps}k"),
         ..row(H264, "h264_vaapi", true, element!("vah264enc", "NV12", Some(("bitrate", 1)), Some("key-int-max")))
     },
     VideoEncoder {
-        device: VAAPI_DEVICE,
+        uses_vaapi: true,
         ..row(H264, "h264_vaapi", true, element!("vaapih264enc", "NV12", Some(("bitrate", 1)), Some("keyframe-period")))
     },
     VideoEncoder {
@@ -149,7 +148,7 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 14] = [
         hardware("format=nv12", "-preset veryfast -global_quality 26 -idr_interval 1 -forced_idr 1 -bf 0 {gop}"),
     ),
     VideoEncoder {
-        device: VAAPI_DEVICE,
+        uses_vaapi: true,
         ..ffmpeg_row(
             Hevc,
             "hevc_vaapi",
@@ -229,9 +228,14 @@ impl VideoEncoder {
         }
     }
 
+    /// The device file that ffmpeg opens for it, if it is one of VAAPI.
+    pub fn device(&self) -> Option<String> {
+        self.uses_vaapi.then(vaapi_device)
+    }
+
     /// ffmpeg's global option for its device and the device, if it needs one.
-    pub(super) fn device_args(&self) -> Option<[&'static str; 2]> {
-        self.device.map(|(file, option)| [option, file])
+    pub(super) fn device_args(&self) -> Option<[String; 2]> {
+        self.device().map(|device| ["-vaapi_device".to_owned(), device])
     }
 
     /// `-c:v` with its options, for commands that set a bit rate: slates and external channels.

@@ -87,7 +87,7 @@ pub fn build_arguments(options: &ArgumentOptions) -> Result<Vec<String>, RunErro
     if let Some(VideoPlan::Encode(plan)) = &options.rendition.video
         && let Some([option, device]) = VideoEncoder::of_name(&plan.encoder).and_then(VideoEncoder::device_args)
     {
-        args.pair(option, device);
+        args.pair(&option, device);
     }
     add_input(&mut args, options);
     if let (Some(path), Some(BurnedSubtitle::Sidecar { bitmap: true, .. })) =

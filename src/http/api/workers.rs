@@ -120,7 +120,7 @@ pub struct EncoderView {
     codec: &'static str,
     /// `software` or `hardware`.
     kind: &'static str,
-    device: Option<&'static str>,
+    device: Option<String>,
     verified: bool,
     /// Why it is not used now although it works: it is forbidden, or rests after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,7 +134,7 @@ pub struct EncoderView {
 pub struct DecoderView {
     /// ffmpeg's name of the interface, e.g. `vaapi`.
     name: &'static str,
-    device: Option<&'static str>,
+    device: Option<String>,
     /// The formats that were decoded like in software, for people.
     formats: Vec<&'static str>,
     /// The other formats, and why.
@@ -235,7 +235,7 @@ fn workers_view(
         name: encoder.name,
         codec: encoder.codec.as_str(),
         kind: if encoder.is_hardware { "hardware" } else { "software" },
-        device: encoder.device.map(|(file, _)| file),
+        device: encoder.device(),
         verified: true,
         not_used: service.local_encoders.reason_against(encoder.name).filter(|_| encoder.is_hardware),
     });
@@ -295,7 +295,7 @@ fn decoder_view(working: &WorkingDecoder, service: &Service) -> DecoderView {
     let tested = service.renditions.backends.tested_formats(working.decoder);
     DecoderView {
         name: working.decoder.name,
-        device: working.decoder.device,
+        device: working.decoder.device(),
         formats: working.formats.iter().map(|format| format.name).collect(),
         rejected_formats: rejected
             .map(|(format, reason)| RejectedView { name: format.name, reason: reason.clone() })

@@ -7,6 +7,7 @@ use crate::domain::media::{Audio, Color, Hdr, Stream, StreamKind, Video};
 use crate::domain::mpegts::clock_jumps::ClockSection;
 use crate::domain::plan::{Corner, WatermarkOverlay};
 use crate::domain::time::{FrameRate, Ticks};
+use crate::engine::hardware_devices::vaapi_device;
 use crate::engine::video_decoders::HARDWARE_DECODERS;
 use crate::engine::video_encoders::VIDEO_ENCODERS;
 
@@ -138,7 +139,7 @@ fn each_piece_of_hardware_has_its_golden_arguments() {
         let video = encode(|plan| encoder.clone_into(&mut plan.encoder));
         let rendition = Rendition { video, audio: None, ..Rendition::default() };
         let options = ArgumentOptions { decoder, ..plain_options(&film, &rendition, &frames) };
-        let arguments = build_arguments(&options).unwrap().join(" ");
+        let arguments = build_arguments(&options).unwrap().join(" ").replace(&vaapi_device(), "/dev/dri/renderD128");
         let (input, _) = arguments.split_once(" -map_metadata").unwrap();
         let (_, video) = arguments.split_once("-filter:v ").unwrap();
         let (video, _) = video.split_once(" -color_range").unwrap();

@@ -24,6 +24,7 @@ use crate::service::{
 use crate::store::Store;
 
 pub mod health_check;
+pub mod memory;
 mod standby;
 pub mod supervision;
 mod systemd;
@@ -37,7 +38,7 @@ use supervision::{Reloader, supervise};
 const CATALOGUE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Between two returns of memory to the system.
-const MIN_TRIM_INTERVAL: Duration = Duration::from_secs(60);
+const TRIM_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time limits during shutdown: for background tasks to end, and for unwritten state. With those for responses in flight
 /// (4 s, `http::serve`) and for the runtime (2 s, `cli::serve`) they stay below the 10 s after which a service manager kills
@@ -131,8 +132,9 @@ async fn serve_on(
     server_status::start(&service);
     announce(&service, address);
     service.tasks.spawn(run_cleanup(service.clone()));
-    service.tasks.spawn(trim_after_scans(service.clone()));
-    trim_memory();
+    service.tasks.spawn(trim_regularly(service.clone()));
+    // The journal and the index were read completely, of which glibc would keep about 0.5 kB per channel (measured).
+    memory::trim();
     println!("listening on http://{address}");
     welcome(&service, address, code.as_deref());
     if let Some(reloader) = reloader {
@@ -186,32 +188,14 @@ fn start_warming(service: &Arc<Service>) -> impl Future<Output = ()> + use<> {
     }
 }
 
-/// Returns memory to the system whenever the catalogue has read what was new: records and names of all files were in memory for a
-/// moment, and glibc would keep some kB for each file (measured).
-async fn trim_after_scans(service: Arc<Service>) {
-    let mut changes = service.catalogue.subscribe();
-    loop {
-        while !service.catalogue.is_current(service.library.roots().list().count()) {
-            tokio::time::sleep(CATALOGUE_CHECK_INTERVAL).await;
-        }
-        changes.mark_unchanged();
-        let trimmed = tokio::task::spawn_blocking(trim_memory).await;
-        tokio::time::sleep(MIN_TRIM_INTERVAL).await;
-        if trimmed.is_err() || changes.changed().await.is_err() {
-            return;
-        }
+/// Returns free memory to the system once the catalogue has read all folders, and each minute from then on: records and names of
+/// all files were in memory for a moment, and glibc would keep some kB for each file (measured).
+async fn trim_regularly(service: Arc<Service>) {
+    while !service.catalogue.is_current(service.library.roots().list().count()) {
+        tokio::time::sleep(CATALOGUE_CHECK_INTERVAL).await;
     }
-}
-
-/// Returns memory freed after start-up to the system: the journal and the index were read completely. glibc would
-/// otherwise keep about 0.5 kB per channel (measured).
-fn trim_memory() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        unsafe extern "C" {
-            safe fn malloc_trim(pad: usize) -> i32;
-        }
-        malloc_trim(0);
+    while tokio::task::spawn_blocking(memory::trim).await.is_ok() {
+        tokio::time::sleep(TRIM_INTERVAL).await;
     }
 }
 

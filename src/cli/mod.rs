@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use crate::app::memory;
 use crate::config::Config;
 use crate::config::sources::{self, Flags};
 use crate::engine::versions;
@@ -165,6 +166,7 @@ fn print_openapi() -> Outcome {
 
 /// A runtime for async work in commands.
 fn runtime() -> tokio::runtime::Runtime {
+    memory::limit_arenas();
     tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built")
 }
 

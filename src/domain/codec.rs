@@ -22,7 +22,7 @@ pub fn is_hardware_encoder(name: &str) -> bool {
 
 /// Whether ffmpeg has an interface to decoding hardware of this name.
 pub fn is_hardware_decoder(name: &str) -> bool {
-    ["cuda", "vaapi", "v4l2m2m", "videotoolbox"].contains(&name)
+    ["cuda", "vaapi", "v4l2m2m", "v4l2request", "videotoolbox"].contains(&name)
 }
 
 impl TargetCodec {

@@ -91,6 +91,7 @@ mod tests {
         input_args: "",
         trial_args: "",
         trial_filters: ["null", "null"],
+        has_h264: true,
         encoders: &[],
         elements: &[],
     };

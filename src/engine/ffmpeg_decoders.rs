@@ -89,17 +89,41 @@ async fn test_decoder(ffmpeg: &Path, decoder: &'static HardwareDecoder) -> Resul
     for format in &TRIAL_FORMATS {
         match decoder_trial::compare_output(ffmpeg, decoder, format, TRIAL_DEADLINE).await {
             Ok(()) => formats.push(format),
-            // Each piece of decoding hardware decodes H.264. What does not is no such hardware.
-            Err(reason) if formats.is_empty() => return Err(reason),
+            Err(reason) if formats.is_empty() && decoder.has_h264 => return Err(reason),
             Err(reason) => rejected_formats.push((format, reason)),
         }
     }
-    Ok(WorkingDecoder { decoder, formats, rejected_formats })
+    match rejected_formats.first() {
+        Some((_, reason)) if formats.is_empty() => Err(reason.clone()),
+        _ => Ok(WorkingDecoder { decoder, formats, rejected_formats }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Software that decodes HEVC only, in place of hardware.
+    const HEVC_ONLY: HardwareDecoder = HardwareDecoder {
+        name: "software",
+        input_args: "-c:v hevc",
+        trial_args: "",
+        trial_filters: ["null", "null"],
+        has_h264: false,
+        encoders: &[],
+        elements: &[],
+    };
+
+    #[tokio::test]
+    async fn hardware_that_may_lack_h264_is_tried_with_the_other_formats() {
+        static WITHOUT_H264: HardwareDecoder = HEVC_ONLY;
+        static WITH_H264: HardwareDecoder = HardwareDecoder { has_h264: true, ..HEVC_ONLY };
+        let working = test_decoder(Path::new("ffmpeg"), &WITHOUT_H264).await.unwrap();
+        let formats: Vec<_> = working.formats.iter().map(|format| format.name).collect();
+        assert_eq!(formats, ["HEVC", "10-bit HEVC with HDR"], "{:?}", working.rejected_formats);
+        assert_eq!(working.rejected_formats.len(), TRIAL_FORMATS.len() - formats.len());
+        assert!(test_decoder(Path::new("ffmpeg"), &WITH_H264).await.is_err());
+    }
 
     #[tokio::test]
     async fn all_hardware_is_accounted_for() {

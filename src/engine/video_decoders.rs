@@ -16,7 +16,9 @@ pub struct HardwareDecoder {
     pub trial_args: &'static str,
     /// Filters of a trial that fetch them from there, for 8 and for 10 bits.
     pub trial_filters: [&'static str; 2],
-    /// The encoders of the same device, by ffmpeg's names.
+    /// Whether each such device decodes H.264: what does not is no such device, and other formats need no trial.
+    pub has_h264: bool,
+    /// The encoders of the same device or board, by ffmpeg's names.
     pub encoders: &'static [&'static str],
     /// GStreamer's elements, each after ffmpeg's name of its codec.
     pub elements: &'static [(&'static str, &'static str)],
@@ -26,12 +28,13 @@ pub struct HardwareDecoder {
 const VAAPI_DEVICE: &str = "{vaapi_device}";
 
 /// Best first.
-pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
+pub static HARDWARE_DECODERS: [HardwareDecoder; 5] = [
     HardwareDecoder {
         name: "cuda",
         input_args: "-hwaccel cuda",
         trial_args: "-hwaccel_output_format cuda",
         trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
+        has_h264: true,
         encoders: &["h264_nvenc", "hevc_nvenc"],
         elements: &[
             ("h264", "nvh264dec"),
@@ -47,6 +50,7 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
         input_args: "-hwaccel vaapi -hwaccel_device {vaapi_device}",
         trial_args: "-hwaccel_output_format vaapi",
         trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
+        has_h264: true,
         encoders: &["h264_vaapi", "hevc_vaapi", "h264_qsv", "hevc_qsv"],
         elements: &[
             ("h264", "vah264dec"),
@@ -61,6 +65,7 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
         input_args: "-c:v {codec}_v4l2m2m",
         trial_args: "",
         trial_filters: ["null", "null"],
+        has_h264: true,
         encoders: &["h264_v4l2m2m"],
         elements: &[
             ("h264", "v4l2h264dec"),
@@ -69,11 +74,29 @@ pub static HARDWARE_DECODERS: [HardwareDecoder; 4] = [
             ("mpeg2video", "v4l2mpeg2dec"),
         ],
     },
+    // Stateless devices of V4L2, beside the encoder of their board. That of the Raspberry Pi 4 decodes HEVC only. ffmpeg decodes by
+    // them with the patches of Raspberry Pi OS or LibreELEC, which call the interface `drm`.
+    HardwareDecoder {
+        name: "v4l2request",
+        input_args: "-hwaccel drm",
+        trial_args: "-hwaccel_output_format drm_prime",
+        trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
+        has_h264: false,
+        encoders: &["h264_v4l2m2m"],
+        elements: &[
+            ("h264", "v4l2slh264dec"),
+            ("hevc", "v4l2slh265dec"),
+            ("vp9", "v4l2slvp9dec"),
+            ("av1", "v4l2slav1dec"),
+            ("mpeg2video", "v4l2slmpeg2dec"),
+        ],
+    },
     HardwareDecoder {
         name: "videotoolbox",
         input_args: "-hwaccel videotoolbox",
         trial_args: "-hwaccel_output_format videotoolbox_vld",
         trial_filters: ["hwdownload,format=nv12", "hwdownload,format=p010le"],
+        has_h264: true,
         encoders: &["h264_videotoolbox", "hevc_videotoolbox"],
         elements: &[],
     },
@@ -184,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_decoder_that_is_chosen_by_name_has_that_of_the_codec() {
-        let [cuda, _, v4l2, _] = &HARDWARE_DECODERS;
+        let [cuda, _, v4l2, ..] = &HARDWARE_DECODERS;
         assert_eq!(cuda.input_args("hevc"), "-hwaccel cuda");
         assert_eq!(v4l2.input_args("hevc"), "-c:v hevc_v4l2m2m");
         assert_eq!(v4l2.input_args("mpeg2video"), "-c:v mpeg2_v4l2m2m");

@@ -206,3 +206,37 @@ async fn version_and_openapi_are_printed_without_a_server() {
     assert_eq!((code, openapi.trim()), (Some(0), hearthcast::http::openapi::text()));
     assert_eq!(program(&["nonsense"]).await.0, Some(2));
 }
+
+/// The arenas of glibc besides the main one: each has reserved 64 MiB at a multiple of that, and uses the first part.
+fn count_arenas(process: u32) -> usize {
+    const ARENA_BYTES: u64 = 64 << 20;
+
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let mappings: Vec<(u64, u64, &str)> = maps
+        .lines()
+        .map(|line| {
+            let (range, rest) = line.split_once(' ').unwrap();
+            let (start, end) = range.split_once('-').unwrap();
+            let address = |text| u64::from_str_radix(text, 16).unwrap();
+            (address(start), address(end), &rest[..4])
+        })
+        .collect();
+    let is_arena = |pair: &&[(u64, u64, &str)]| {
+        let [(start, end, access), (reserved, reserved_end, reserved_access)] = pair else { return false };
+        start % ARENA_BYTES == 0
+            && (*access, *reserved_access) == ("rw-p", "---p")
+            && reserved == end
+            && *reserved_end == start + ARENA_BYTES
+    };
+    mappings.windows(2).filter(is_arena).count()
+}
+
+#[tokio::test]
+async fn a_server_has_one_arena_of_memory_for_each_processor() {
+    let dir = tempfile::tempdir().unwrap();
+    let (child, _) = start_server(dir.path()).await;
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let arenas = count_arenas(child.id().unwrap());
+    assert!((1..processors.max(4)).contains(&arenas), "{arenas} arenas besides the main one, {processors} processors");
+    stop_gracefully(child).await;
+}

@@ -70,7 +70,10 @@ export async function createKit({ browser, server, shots, name = "", viewport = 
 
     /** Loads the page at a screen. */
     async openScreen(address) {
-      await page.goto(`${server.base}/#/${address}`);
+      const { href } = new URL(`${server.base}/#/${address}`);
+      // `goto` takes any change of the fragment, also one by the page itself, for the one to the other fragment; a reload would then
+      // show the former screen again.
+      await Promise.all([page.waitForURL(href), page.goto(href)]);
       await page.reload();
     },
 

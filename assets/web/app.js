@@ -7,7 +7,7 @@ import { avatar } from "./avatar.js";
 import { h, icon } from "./dom.js";
 import { installShell } from "./install.js";
 import { findFirst, focus, handlesKey, keyName, moveFocus } from "./keys.js";
-import { isAddressOf, replaceAddress, searchLink } from "./links.js";
+import { searchLink } from "./links.js";
 import { TEXT, errorText } from "./strings.js";
 import "./theme.js";
 
@@ -277,11 +277,11 @@ searchForm.addEventListener("submit", (event) => {
 });
 
 function searchFor(words) {
-  if (!isAddressOf("search")) {
+  if (parseHash().name !== "/search") {
     location.hash = searchLink(words);
     return;
   }
-  replaceAddress(searchLink(words));
+  history.replaceState(history.state, "", searchLink(words));
   screen.search?.(words);
 }
 

@@ -7,7 +7,7 @@ import { h, icon } from "./dom.js";
 import { listenToEvents } from "./events.js";
 import { showFolders } from "./folders.js";
 import { KINDS, LAYOUTS, letterOf } from "./library-kinds.js";
-import { libraryLink, replaceAddress } from "./links.js";
+import { libraryLink } from "./links.js";
 import { makeChannelButton, ruleItem } from "./make-channel.js";
 import { TEXT, errorText } from "./strings.js";
 import { WindowedList } from "./windowed-list.js";
@@ -173,7 +173,7 @@ class Wall {
     const select = h("select", { "aria-label": label, "data-key": `pick-${name}`, onchange: () => {
       this.options[name] = select.value;
       const chosen = Object.fromEntries(Object.entries(this.options).filter(([, value]) => value));
-      replaceAddress(libraryLink(this.kind, chosen));
+      history.replaceState(history.state, "", libraryLink(this.kind, chosen));
       this.offerChannel();
       this.openList().catch((error) => { this.count.textContent = errorText(error); });
       if (this.list.entries.length > 0) this.render();

@@ -23,14 +23,6 @@ export const bookLink = (path) => link("book", { path });
 export const recordingsLink = (tab) => (tab && tab !== "recorded" ? link("recordings", { tab }) : "#/recordings");
 export const watchLink = (channel) => link("watch", { channel });
 
-/** Whether the address is that of a screen, with any query. It changes before the screen does. */
-export const isAddressOf = (screen) => location.hash.split("?")[0] === `#/${screen}`;
-
-/** Replaces the address by another of the same screen, unless the user has gone to another screen meanwhile. */
-export function replaceAddress(address) {
-  if (location.hash.split("?")[0] === address.split("?")[0]) history.replaceState(history.state, "", address);
-}
-
 export const nameOf = (path) => path.split("/").filter(Boolean).at(-1) ?? path;
 export const folderOf = (path) => path.split("/").slice(0, -1).join("/");
 

@@ -10,7 +10,7 @@ import { Controls } from "./controls.js";
 import { describeDecision } from "./decision.js";
 import { h } from "./dom.js";
 import { languageName, reportDelay } from "./format.js";
-import { fileLink, nameOf, playLink, replaceAddress, stem } from "./links.js";
+import { fileLink, nameOf, playLink, stem } from "./links.js";
 import { attach } from "./media-source.js";
 import { findNextPart } from "./next-part.js";
 import { collectInfo } from "./playback-info.js";
@@ -36,7 +36,7 @@ export function showPlayer(stage, params) {
       player.close();
       open(next, null, {});
       if (isMini) player.controls.setMini(true);
-      else replaceAddress(playLink(next));
+      else history.replaceState(history.state, "", playLink(next));
     });
     if (!isMini) player.showTitle();
     player.open();

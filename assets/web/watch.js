@@ -6,7 +6,7 @@ import { choiceGroup } from "./choices.js";
 import { Controls } from "./controls.js";
 import { h, iconButton } from "./dom.js";
 import { LiveClock } from "./live-clock.js";
-import { isAddressOf, replaceAddress, watchLink } from "./links.js";
+import { watchLink } from "./links.js";
 import { recordButton } from "./record-button.js";
 import { RecordingState } from "./recording-state.js";
 import { attachLive } from "./media-source.js";
@@ -26,7 +26,8 @@ const RECENT_CHANNELS_KEY = "hearthcast.channel";
 
 export async function showChannel(stage, params) {
   const { channels } = await api.getChannels({});
-  if (!isAddressOf("watch")) return {};
+  // The viewer has gone to another screen meanwhile: the address changes before the screen does.
+  if (!location.hash.startsWith("#/watch")) return {};
   const index = Math.max(0, channels.findIndex(({ id }) => String(id) === params.get("channel")));
   if (!channels.length) {
     location.replace("#/guide");
@@ -154,7 +155,7 @@ class LivePlayer {
     this.controls.setWaiting(true);
     this.isFromStart = fromStart;
     recentChannels.add(channel.id);
-    if (!this.isMini) replaceAddress(watchLink(channel.id));
+    if (!this.isMini) history.replaceState(history.state, "", watchLink(channel.id));
     this.showProgramme();
     this.controls.showOverlay();
     try {

@@ -4,8 +4,8 @@
 const MIN_ARENAS: usize = 4;
 
 /// Bounds the arenas to one for each processor. glibc makes eight for each, and every one keeps some 2 MB that its threads have
-/// freed: with two processors and many viewers 38 of 62 MB, and it took half an hour until all arenas were in use (measured). Must
-/// be called before there are threads. `MALLOC_ARENA_MAX` in the environment comes first.
+/// freed: with two processors and many viewers, 38 of 62 MB were free (measured). Must be called before there are threads.
+/// `MALLOC_ARENA_MAX` in the environment comes first.
 pub fn limit_arenas() {
     if std::env::var_os("MALLOC_ARENA_MAX").is_some() {
         return;

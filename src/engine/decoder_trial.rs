@@ -85,16 +85,7 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(60);
 
-    /// ffmpeg's own decoder in place of hardware.
-    const SOFTWARE: HardwareDecoder = HardwareDecoder {
-        name: "software",
-        input_args: "",
-        trial_args: "",
-        trial_filters: ["null", "null"],
-        has_h264: true,
-        encoders: &[],
-        elements: &[],
-    };
+    const SOFTWARE: HardwareDecoder = HardwareDecoder::SOFTWARE;
 
     #[tokio::test]
     async fn software_passes_the_trial_of_hardware_in_each_format() {

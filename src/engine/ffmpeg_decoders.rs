@@ -103,21 +103,11 @@ async fn test_decoder(ffmpeg: &Path, decoder: &'static HardwareDecoder) -> Resul
 mod tests {
     use super::*;
 
-    /// Software that decodes HEVC only, in place of hardware.
-    const HEVC_ONLY: HardwareDecoder = HardwareDecoder {
-        name: "software",
-        input_args: "-c:v hevc",
-        trial_args: "",
-        trial_filters: ["null", "null"],
-        has_h264: false,
-        encoders: &[],
-        elements: &[],
-    };
-
     #[tokio::test]
     async fn hardware_that_may_lack_h264_is_tried_with_the_other_formats() {
-        static WITHOUT_H264: HardwareDecoder = HEVC_ONLY;
-        static WITH_H264: HardwareDecoder = HardwareDecoder { has_h264: true, ..HEVC_ONLY };
+        const HEVC_ONLY: HardwareDecoder = HardwareDecoder { input_args: "-c:v hevc", ..HardwareDecoder::SOFTWARE };
+        static WITH_H264: HardwareDecoder = HEVC_ONLY;
+        static WITHOUT_H264: HardwareDecoder = HardwareDecoder { has_h264: false, ..HEVC_ONLY };
         let working = test_decoder(Path::new("ffmpeg"), &WITHOUT_H264).await.unwrap();
         let formats: Vec<_> = working.formats.iter().map(|format| format.name).collect();
         assert_eq!(formats, ["HEVC", "10-bit HEVC with HDR"], "{:?}", working.rejected_formats);

@@ -9,8 +9,8 @@ use crate::domain::media::{Stream, StreamKind};
 pub struct HardwareDecoder {
     /// ffmpeg's name of the interface, e.g. `vaapi`.
     pub name: &'static str,
-    /// ffmpeg's arguments before the input in a run, with `{codec}` for ffmpeg's name of the codec and `{vaapi_device}`. Frames come to the memory of the
-    /// processor. What the hardware does not decode, ffmpeg decodes in software.
+    /// ffmpeg's arguments before the input in a run, with `{codec}` for ffmpeg's name of the codec and `{vaapi_device}`. Frames
+    /// come to the memory of the processor. What the hardware does not decode, ffmpeg decodes in software.
     pub input_args: &'static str,
     /// More of them in a trial: frames stay in the memory of the hardware, so that software cannot take over unnoticed.
     pub trial_args: &'static str,
@@ -165,6 +165,18 @@ impl TrialFormat {
 }
 
 impl HardwareDecoder {
+    /// ffmpeg's own decoders in place of hardware.
+    #[cfg(test)]
+    pub(super) const SOFTWARE: Self = Self {
+        name: "software",
+        input_args: "",
+        trial_args: "",
+        trial_filters: ["null", "null"],
+        has_h264: true,
+        encoders: &[],
+        elements: &[],
+    };
+
     /// Whether this encoder is of the same device.
     pub fn is_beside(&self, encoder: &VideoEncoder) -> bool {
         self.encoders.contains(&encoder.name)
@@ -184,7 +196,7 @@ impl HardwareDecoder {
     pub(super) fn input_args(&self, codec: &str) -> String {
         // ffmpeg's decoders of V4L2 call the codec `mpeg2`.
         let args = self.input_args.replace("{codec}", if codec == "mpeg2video" { "mpeg2" } else { codec });
-        args.replace(VAAPI_DEVICE, &vaapi_device())
+        self.device().map_or_else(|| args.clone(), |device| args.replace(VAAPI_DEVICE, &device))
     }
 }
 

@@ -10,8 +10,6 @@ pub struct VideoEncoder {
     /// ffmpeg's name, in plans as well, e.g. `libx264`.
     pub name: &'static str,
     pub is_hardware: bool,
-    /// Whether ffmpeg opens the device of VAAPI for it.
-    uses_vaapi: bool,
     /// None if only GStreamer uses it, or if an earlier row has the same name.
     pub ffmpeg: Option<FfmpegEncoder>,
     /// None if only ffmpeg uses it.
@@ -60,7 +58,7 @@ macro_rules! element {
 
 /// A row of an encoder that ffmpeg does not use.
 const fn row(codec: TargetCodec, name: &'static str, is_hardware: bool, gstreamer: EncoderElement) -> VideoEncoder {
-    VideoEncoder { codec, name, is_hardware, uses_vaapi: false, ffmpeg: None, gstreamer: Some(gstreamer) }
+    VideoEncoder { codec, name, is_hardware, ffmpeg: None, gstreamer: Some(gstreamer) }
 }
 
 /// A row of an encoder that GStreamer does not use: its pipelines make H.264 only.
@@ -70,7 +68,7 @@ const fn ffmpeg_row(
     is_hardware: bool,
     ffmpeg: Option<FfmpegEncoder>,
 ) -> VideoEncoder {
-    VideoEncoder { codec, name, is_hardware, uses_vaapi: false, ffmpeg, gstreamer: None }
+    VideoEncoder { codec, name, is_hardware, ffmpeg, gstreamer: None }
 }
 
 /// Arguments of a hardware encoder, which only runs use: slates and external channels are encoded in software.
@@ -92,14 +90,10 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 14] = [
         ..row(H264, "h264_qsv", true, element!("qsvh264enc", "NV12", Some(("bitrate", 1)), Some("gop-size")))
     },
     VideoEncoder {
-        uses_vaapi: true,
         ffmpeg: hardware("format=nv12,hwupload", "-rc_mode VBR -bf 0 {gop} -b:v {kbps}k"),
         ..row(H264, "h264_vaapi", true, element!("vah264enc", "NV12", Some(("bitrate", 1)), Some("key-int-max")))
     },
-    VideoEncoder {
-        uses_vaapi: true,
-        ..row(H264, "h264_vaapi", true, element!("vaapih264enc", "NV12", Some(("bitrate", 1)), Some("keyframe-period")))
-    },
+    row(H264, "h264_vaapi", true, element!("vaapih264enc", "NV12", Some(("bitrate", 1)), Some("keyframe-period"))),
     VideoEncoder {
         ffmpeg: hardware("format=yuv420p", "{gop} -b:v {kbps}k"),
         ..row(H264, "h264_v4l2m2m", true, element!("v4l2h264enc", "NV12", None, None))
@@ -147,15 +141,7 @@ pub static VIDEO_ENCODERS: [VideoEncoder; 14] = [
         true,
         hardware("format=nv12", "-preset veryfast -global_quality 26 -idr_interval 1 -forced_idr 1 -bf 0 {gop}"),
     ),
-    VideoEncoder {
-        uses_vaapi: true,
-        ..ffmpeg_row(
-            Hevc,
-            "hevc_vaapi",
-            true,
-            hardware("format=nv12,hwupload", "-rc_mode VBR -bf 0 {gop} -b:v {kbps}k"),
-        )
-    },
+    ffmpeg_row(Hevc, "hevc_vaapi", true, hardware("format=nv12,hwupload", "-rc_mode VBR -bf 0 {gop} -b:v {kbps}k")),
     ffmpeg_row(
         Hevc,
         "hevc_videotoolbox",
@@ -230,7 +216,7 @@ impl VideoEncoder {
 
     /// The device file that ffmpeg opens for it, if it is one of VAAPI.
     pub fn device(&self) -> Option<String> {
-        self.uses_vaapi.then(vaapi_device)
+        self.name.ends_with("_vaapi").then(vaapi_device)
     }
 
     /// ffmpeg's global option for its device and the device, if it needs one.

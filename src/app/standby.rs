@@ -17,12 +17,14 @@ use crate::domain::signing::parse_keys;
 use crate::engine::hardware_devices::DeviceWatch;
 use crate::error::{Error, Result};
 use crate::http::forward::{self, ActiveServer};
+use crate::service::read_replica::CurrentReplica;
 use crate::service::renditions::local_encoders::LocalEncoders;
 use crate::store::{self, DatabaseStatus, Store};
 
 /// The part of the server that passes requests on. Dropping it ends it.
 pub struct Forwarding {
     active: watch::Sender<ActiveServer>,
+    replica: CurrentReplica,
     /// Dropped at the handover, and at the stop.
     handover: Option<oneshot::Sender<()>>,
     stop: Option<oneshot::Sender<()>>,
@@ -42,14 +44,15 @@ impl Forwarding {
         let (active, receiver) = watch::channel(ActiveServer::default());
         let (handover, handed_over) = oneshot::channel::<()>();
         let (stop, stopped) = oneshot::channel::<()>();
-        let config = config.clone();
+        let replica = CurrentReplica::new(config.clone());
+        let (config, served_replica) = (config.clone(), replica.clone());
         let task = tokio::spawn(async move {
             // An error means that the sender was dropped, which ends it as well.
             let (handed_over, stopped) = (async { drop(handed_over.await) }, async { drop(stopped.await) });
-            forward::serve(&config, duplicate, receiver, handed_over, stopped).await
+            forward::serve(&config, duplicate, receiver, served_replica, handed_over, stopped).await
         });
         let (handover, stop) = (Some(handover), Some(stop));
-        Ok((Self { active, handover, stop, task, address }, socket))
+        Ok((Self { active, replica, handover, stop, task, address }, socket))
     }
 
     /// Opens the state once no other server is active.
@@ -74,10 +77,12 @@ impl Forwarding {
                 is_changed
             });
         };
+        let replica = self.replica.clone();
         let standby = store::Standby {
             listen: self.address,
             peer_address: config.peer_address.clone(),
             notify: Box::new(notify),
+            follow: Box::new(move |change| replica.follow(change)),
         };
         let own_config = config.clone();
         // The service manager must not end a standby because it takes long to start.

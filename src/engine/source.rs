@@ -41,6 +41,8 @@ pub struct SourceFile {
     pub changed_at: (i64, i64),
     /// Device and inode; identifies the file.
     pub file_id: (u64, u64),
+    /// Whether other machines send the same file, with the same ETag.
+    is_shared: bool,
     /// The format of the bytes; None if this is not media, or if this is the file of a job in a worker.
     pub format: Option<FileFormat>,
     /// [`OpenFile::is_local`]. Only then may the file system be queried on an async thread.
@@ -254,10 +256,12 @@ impl SourceFile {
         value.downcast_ref().expect("only one type of value is derived from a file")
     }
 
-    /// Strong validator (RFC 9110 section 8.8.3): changes with inode, length or modification time.
+    /// Strong validator (RFC 9110 section 8.8.3): changes with length or modification time and, unless other machines send
+    /// the same file, with the inode.
     pub fn etag(&self) -> String {
         let modified = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        format!("\"{:x}-{:x}-{:x}\"", self.file_id.1, self.len, modified.as_nanos())
+        let inode = if self.is_shared { 0 } else { self.file_id.1 };
+        format!("\"{inode:x}-{:x}-{:x}\"", self.len, modified.as_nanos())
     }
 
     /// The state of this file: changes after every write in place, even if the writer restores the modification time, and

@@ -13,6 +13,7 @@ use super::call::Call;
 use crate::domain::access::{Access, Principal, Role};
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
+use crate::service::accounts::Accounts;
 
 type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 type Handler = Box<dyn Fn(Arc<Service>, Call) -> HandlerFuture + Send + Sync>;
@@ -134,9 +135,7 @@ impl Endpoint {
         if self.access == Access::Worker {
             return authenticate_worker(service, call).map(Some);
         }
-        if let Some(token) = bearer_token(call)? {
-            let challenge = |error: Error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\"");
-            let principal = service.accounts.authenticate(token).map_err(challenge)?;
+        if let Some(principal) = authenticate_bearer(&service.accounts, call)? {
             if self.access == Access::Admin && principal.role != Role::Admin {
                 return Err(Error::new(Code::Forbidden, "only admins may do this"));
             }
@@ -161,6 +160,16 @@ impl Endpoint {
         }
         Err(Error::new(Code::Unauthorized, "a bearer token is required").with_header("www-authenticate", "Bearer"))
     }
+}
+
+/// The owner of the request's bearer token; None without one.
+///
+/// # Errors
+/// `UNAUTHORIZED`, `TOKEN_EXPIRED`.
+pub(super) fn authenticate_bearer(accounts: &Accounts, call: &Call) -> Result<Option<Arc<Principal>>> {
+    let Some(token) = bearer_token(call)? else { return Ok(None) };
+    let challenge = |error: Error| error.with_header("www-authenticate", "Bearer error=\"invalid_token\"");
+    accounts.authenticate(token).map(Some).map_err(challenge)
 }
 
 fn authenticate_worker(service: &Service, call: &Call) -> Result<Arc<Principal>> {

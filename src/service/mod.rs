@@ -35,6 +35,7 @@ pub mod media_folders;
 pub mod playback;
 pub mod progress;
 pub mod quarantine;
+pub mod read_replica;
 pub mod recordings;
 pub mod renditions;
 pub mod server_status;
@@ -142,7 +143,7 @@ impl Service {
     /// # Errors
     /// The error of what could not be opened.
     pub fn open_on(config: Config, store: Store) -> Result<Arc<Self>> {
-        let roots = Roots::open(config.library_roots()).map_err(crate::error::Error::internal)?;
+        let roots = Roots::open(config.library_roots()).map_err(Error::internal)?.shared(config.database.is_some());
         let tasks = BackgroundTasks::default();
         old_marks::remove_old_marks(&config.state);
         let quarantine = Quarantine::open(store.clone());

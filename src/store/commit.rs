@@ -30,8 +30,8 @@ use super::tree::Tree;
 use crate::domain::histogram::Histogram;
 
 mod copy;
-
-pub use copy::RemoteState;
+#[cfg(feature = "cluster")]
+pub mod follow;
 
 /// Capacity of the queue of changes; further callers wait for room in it.
 const MAX_WAITING: usize = 1024;
@@ -115,7 +115,8 @@ struct JournalFiles {
     tail: Tail,
 }
 
-struct Committer {
+/// Writes the changes of an open state; the only one that does.
+pub struct Committer {
     dir: PathBuf,
     view: SharedView,
     /// `None` from a failure until the state is reopened: the open files may no longer be those in the folder.
@@ -133,58 +134,57 @@ struct Committer {
     remote: Option<RemoteJournal>,
 }
 
-/// Starts the committer thread. It ends when the sender is dropped.
-pub fn start(
-    dir: PathBuf,
-    opened: RecoveredState,
-    sizes: StoreSizes,
-    times: Arc<Histogram>,
-    remote: Option<RemoteState>,
-) -> std::io::Result<(SharedView, mpsc::Sender<PendingChange>, JoinHandle<()>)> {
-    let (sender, mut receiver) = mpsc::channel::<PendingChange>(MAX_WAITING);
-    let RecoveredState { index, journal, tail, last_number, live_records, live_bytes, lost_records: _ } = opened;
-    let view: SharedView = Arc::new(RwLock::new(ReadView { index: Some(index), unindexed: BTreeMap::new() }));
-    let shared = view.clone();
-    let mut committer = Committer {
-        dir,
-        view,
-        files: Some(JournalFiles { journal, tail }),
-        last_number,
-        live_records,
-        live_bytes,
-        sizes,
-        compact_from_bytes: sizes.compact_from_bytes,
-        reopen_at: Instant::now(),
-        reopen_pause: MIN_REOPEN_PAUSE,
-        times,
-        remote: None,
-    };
-    if let Some(remote) = remote {
-        committer.catch_up(remote)?;
-    }
-    let run = move || {
-        while let Some(first) = committer.next_change(&mut receiver) {
-            let mut bytes = first.bytes();
-            let mut group = vec![first];
-            while group.len() < MAX_GROUP_CALLERS
-                && bytes < MAX_GROUP_BYTES
-                && let Ok(next) = receiver.try_recv()
-            {
-                bytes += next.bytes();
-                group.push(next);
-            }
-            committer.commit(group);
-            committer.compact_if_worthwhile();
-            committer.restart_tail(false);
-            committer.reopen_if_due();
-        }
-        committer.restart_tail(true);
-    };
-    let thread = thread::Builder::new().name("store-commit".into()).spawn(run)?;
-    Ok((shared, sender, thread))
-}
-
 impl Committer {
+    /// Takes files that are open.
+    pub fn new(dir: PathBuf, opened: RecoveredState, sizes: StoreSizes, times: Arc<Histogram>) -> (Self, SharedView) {
+        let RecoveredState { index, journal, tail, last_number, live_records, live_bytes, lost_records: _ } = opened;
+        let view: SharedView = Arc::new(RwLock::new(ReadView { index: Some(index), unindexed: BTreeMap::new() }));
+        let committer = Self {
+            dir,
+            view: view.clone(),
+            files: Some(JournalFiles { journal, tail }),
+            last_number,
+            live_records,
+            live_bytes,
+            sizes,
+            compact_from_bytes: sizes.compact_from_bytes,
+            reopen_at: Instant::now(),
+            reopen_pause: MIN_REOPEN_PAUSE,
+            times,
+            remote: None,
+        };
+        (committer, view)
+    }
+
+    /// Starts the thread, which ends when the sender is dropped.
+    pub fn start(mut self) -> std::io::Result<(mpsc::Sender<PendingChange>, JoinHandle<()>)> {
+        let (sender, mut receiver) = mpsc::channel::<PendingChange>(MAX_WAITING);
+        let run = move || {
+            while let Some(first) = self.next_change(&mut receiver) {
+                let mut bytes = first.bytes();
+                let mut group = vec![first];
+                while group.len() < MAX_GROUP_CALLERS
+                    && bytes < MAX_GROUP_BYTES
+                    && let Ok(next) = receiver.try_recv()
+                {
+                    bytes += next.bytes();
+                    group.push(next);
+                }
+                self.commit(group);
+                self.tidy();
+                self.reopen_if_due();
+            }
+            self.restart_tail(true);
+        };
+        Ok((sender, thread::Builder::new().name("store-commit".into()).spawn(run)?))
+    }
+
+    /// Keeps the files short.
+    fn tidy(&mut self) {
+        self.compact_if_worthwhile();
+        self.restart_tail(false);
+    }
+
     /// Waits for a change; after a failure, tries to reopen the state meanwhile.
     fn next_change(&mut self, receiver: &mut mpsc::Receiver<PendingChange>) -> Option<PendingChange> {
         loop {
@@ -257,7 +257,9 @@ impl Committer {
             tracing::error!(%cause, "the copy of the database could not be written");
             has_failed_copy = true;
         }
-        self.times.record(began.elapsed());
+        if !is_in_database {
+            self.times.record(began.elapsed());
+        }
         self.last_number = last_number;
         let view = self.view.clone();
         let view = read_lock(&view);

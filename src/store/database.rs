@@ -4,186 +4,118 @@
 //! A change is first committed in the database, then written to the files of the copy as without a database, then
 //! acknowledged. So the copy is never ahead of the database; it catches up when it is opened.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use super::batch::Edit;
+use super::commit::follow::RemoteState;
 use super::draft::Draft;
 use super::recover::{self, RecoveredState};
+use super::shared_state::CopyFolder;
 use super::tree::Tree;
-use super::{COPY_FILE, DatabaseStatus, Standby, journal, open_error, quarantine, secret, tail};
+use super::{COPY_FILE, Standby, Store, journal, open_error, quarantine, secret, tail};
 use crate::config::DatabaseSettings;
 use crate::error::{Code, Error, Result};
 
 mod connection;
+mod follower;
 mod remote_journal;
 mod schema;
+mod standby;
 mod target;
 mod tls;
 
-use connection::ConnectError;
 pub use connection::Session;
+use follower::{Follower, write_keys};
 pub use remote_journal::RemoteJournal;
-use schema::Head;
+use standby::{WaitingServer, own_address};
 use target::Target;
-
-/// Pause between two attempts of a standby to become the active server.
-const STANDBY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Interval at which a standby refreshes its copy, and the changes for which that is not worth the work.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-const MIN_REFRESHED_CHANGES: u64 = 1000;
-
-/// Length of the tail of a standby's copy from which it is made again, because only an active server shortens it; its journal may
-/// have this and four times its content.
-const MAX_STANDBY_BYTES: u64 = 64 << 20;
 
 /// File of the signing keys, which all servers of a database share.
 const KEYS_FILE: &str = "signing-keys";
 
-/// A copy that is open, and the changes that only the database has.
-pub struct OpenedCopy {
-    pub recovered: RecoveredState,
-    pub missing: Vec<Edit>,
-    pub last_number: u64,
-    pub remote: RemoteJournal,
+/// Opens the state as its active server. Must be called outside of a runtime. With `standby` it waits as long as another server is
+/// active or the database cannot be reached.
+///
+/// # Errors
+/// `CONFLICT` when another server is active, or when the folder has a state of its own; `INTERNAL` when the database cannot be
+/// used, or naming what cannot be read or written.
+pub fn open(folder: &CopyFolder, database: DatabaseSettings, standby: Option<&Standby>) -> Result<Store> {
+    let Some(standby) = standby else { return open_as_active(folder, become_active(database)?, None, None) };
+    let (mut session, follower) = WaitingServer::new(folder, standby).wait(database)?;
+    let address = own_address(&mut session, standby).map_err(|cause| open_error(&folder.dir, cause))?;
+    open_as_active(folder, session, follower, Some(&address))
 }
 
-/// Connects to the database and becomes its active server. Must be called outside of a runtime. With `standby` it waits as
-/// long as another server is active or the database cannot be reached; `dir` has the copy.
+/// Connects to the database and takes the lock of its active server.
 ///
 /// # Errors
 /// `CONFLICT` when another server is active; `INTERNAL` when the database cannot be used.
-pub fn become_active(dir: &Path, database: DatabaseSettings, standby: Option<&Standby>) -> Result<Session> {
-    let unusable = |cause: String| Error::internal(format!("the state in PostgreSQL cannot be opened: {cause}"));
-    let target = Target::new(database).map_err(unusable)?;
-    let mut last_reason = String::new();
-    loop {
-        let reason = match Session::connect(target.clone()) {
-            Ok(mut session) => match wait_for_lock(dir, &mut session, standby, &mut last_reason) {
-                Ok(true) => return Ok(session),
-                Ok(false) => {
-                    let message = "the database is in use by a running server";
-                    return Err(Error::new(Code::Conflict, message));
-                }
-                Err(cause) => cause,
-            },
-            Err(ConnectError::Unreachable(cause)) if standby.is_some() => cause,
-            Err(cause) => return Err(unusable(cause.to_string())),
+fn become_active(database: DatabaseSettings) -> Result<Session> {
+    let target = Target::new(database).map_err(unusable_error)?;
+    let mut session = Session::connect(target).map_err(|cause| unusable_error(cause.to_string()))?;
+    match session.try_lock().map_err(unusable_error)? {
+        true => Ok(session),
+        false => Err(Error::new(Code::Conflict, "the database is in use by a running server")),
+    }
+}
+
+/// Opens the copy with a session that has the lock, and the copy that is open already, if there is one. A copy that is of another
+/// state, damaged or too old is set aside and made again. `address` is where other servers reach this one.
+fn open_as_active(
+    folder: &CopyFolder,
+    mut session: Session,
+    follower: Option<Follower>,
+    address: Option<&str>,
+) -> Result<Store> {
+    let dir = &folder.dir;
+    let to_error = |cause: String| open_error(dir, cause);
+    let copied_state = check_folder(dir)?;
+    // The epoch begins first: from then on the former active server commits nothing.
+    let epoch = session.begin_epoch(address).map_err(to_error)?;
+    let head = session.head().map_err(to_error)?;
+    write_keys(dir, &head)?;
+    let last_number = head.last_number;
+    if let Some(follower) = follower {
+        let missing = match follower.is_copy_of(&head) {
+            true => session.changes_after(follower.last_number()).map_err(to_error)?,
+            false => None,
         };
-        log_once(&mut last_reason, format!("waiting for the database: {reason}"));
-        std::thread::sleep(STANDBY_INTERVAL);
-    }
-}
-
-/// Takes the lock; returns whether it was free.
-fn wait_for_lock(
-    dir: &Path,
-    session: &mut Session,
-    standby: Option<&Standby>,
-    last_reason: &mut String,
-) -> std::result::Result<bool, String> {
-    let mut refreshed_at: Option<Instant> = None;
-    while !session.try_lock()? {
-        let Some(standby) = standby else { return Ok(false) };
-        log_once(last_reason, "standby: another server is the active one of this database".to_owned());
-        let mut head = session.head()?;
-        (standby.notify)(DatabaseStatus {
-            is_active: false,
-            active_address: head.active_address.take(),
-            signing_keys: head.signing_keys.clone(),
-        });
-        if refreshed_at.is_none_or(|at| at.elapsed() >= REFRESH_INTERVAL) {
-            // Without it, the copy is made when this server takes over.
-            if let Err(error) = refresh_copy(dir, session, &head) {
-                tracing::error!(%error, "the copy of the database could not be made");
-            }
-            refreshed_at = Some(Instant::now());
+        if let Some(missing) = missing {
+            let journal = RemoteJournal::new(session, epoch);
+            return follower.become_active(RemoteState { journal, missing, last_number });
         }
-        std::thread::sleep(STANDBY_INTERVAL);
+        follower.close();
     }
-    if let Some(standby) = standby {
-        let head = session.head()?;
-        (standby.notify)(DatabaseStatus { is_active: true, active_address: None, signing_keys: head.signing_keys });
-    }
-    Ok(true)
-}
-
-/// Keeps the copy of a standby so new that it soon has the rest when this server takes over. It only reads from the database.
-fn refresh_copy(dir: &Path, session: &mut Session, head: &Head) -> Result<()> {
-    let to_error = |cause: std::io::Error| open_error(dir, cause);
-    let copied_state = secret::read(&dir.join(COPY_FILE)).map_err(to_error)?;
-    if copied_state.is_none() && has_state(dir) {
-        return Err(own_state_error(dir));
-    }
-    if copied_state.is_some_and(|id| id.trim() == head.state_id) {
-        let journal = journal::read(&dir.join("journal"));
-        let last_number = journal.map_or(0, |found| found.map_or(0, |found| found.last_number));
-        if (last_number..last_number + MIN_REFRESHED_CHANGES).contains(&head.last_number) {
-            return Ok(());
+    let is_same = copied_state.is_some_and(|id| id.trim() == head.state_id);
+    let copy = if is_same { try_copy(dir, &mut session, last_number)? } else { None };
+    let (recovered, missing) = match copy {
+        Some(copy) => copy,
+        None => {
+            make_copy(dir, &mut session, &head.state_id)?;
+            (recover::open(dir)?, Vec::new())
         }
-        if let Some((recovered, missing)) = try_copy(dir, session, head.last_number)?
-            && recovered.journal.len < MAX_STANDBY_BYTES + 4 * recovered.live_bytes
-            && recovered.tail.file.len < MAX_STANDBY_BYTES
-        {
-            return recovered.append_changes(&missing).map_err(to_error);
-        }
-    }
-    make_copy(dir, session, &head.state_id)
+    };
+    let (store, mut committer) = folder.open(recovered);
+    let journal = RemoteJournal::new(session, epoch);
+    committer.catch_up(RemoteState { journal, missing, last_number }).map_err(|cause| to_error(cause.to_string()))?;
+    store.begin_writing(committer)?;
+    Ok(store)
 }
 
-/// Logs why a server waits, unless it is the same reason as before.
-fn log_once(last_reason: &mut String, reason: String) {
-    if *last_reason != reason {
-        tracing::info!("{reason}");
-        *last_reason = reason;
-    }
-}
-
-/// Opens the copy in `dir`. A copy that is of another state, damaged or too old is set aside and made again.
+/// The id of the state that the folder is a copy of; `None` if it is empty.
 ///
 /// # Errors
-/// `CONFLICT` when the folder has a state of its own; `INTERNAL` naming what cannot be read or written.
-pub fn open_copy(dir: &Path, mut session: Session, standby: Option<&Standby>) -> Result<OpenedCopy> {
-    let to_error = |cause: std::io::Error| open_error(dir, cause);
-    let copy_file = dir.join(COPY_FILE);
-    let copied_state = secret::read(&copy_file).map_err(to_error)?;
-    if copied_state.is_none() && has_state(dir) {
-        return Err(own_state_error(dir));
+/// `CONFLICT` when the folder has a state of its own.
+fn check_folder(dir: &Path) -> Result<Option<String>> {
+    let copied_state = secret::read(&dir.join(COPY_FILE)).map_err(|cause| open_error(dir, cause))?;
+    match copied_state.is_none() && has_state(dir) {
+        true => Err(own_state_error(dir)),
+        false => Ok(copied_state),
     }
-    let address = standby.map(|standby| own_address(&mut session, standby)).transpose();
-    let address = address.map_err(|cause| open_error(dir, cause))?;
-    // The epoch begins first: from then on the former active server commits nothing.
-    let epoch = session.begin_epoch(address.as_deref()).map_err(|cause| open_error(dir, cause))?;
-    let head = session.head().map_err(|cause| open_error(dir, cause))?;
-    secret::write(&dir.join(KEYS_FILE), &head.signing_keys).map_err(to_error)?;
-    let is_same = copied_state.is_some_and(|id| id.trim() == head.state_id);
-    if is_same && let Some((recovered, missing)) = try_copy(dir, &mut session, head.last_number)? {
-        let remote = RemoteJournal::new(session, epoch);
-        return Ok(OpenedCopy { recovered, missing, last_number: head.last_number, remote });
-    }
-    make_copy(dir, &mut session, &head.state_id)?;
-    let recovered = recover::open(dir)?;
-    let remote = RemoteJournal::new(session, epoch);
-    Ok(OpenedCopy { recovered, missing: Vec::new(), last_number: head.last_number, remote })
 }
 
-/// Where the other servers of the database reach this one: as configured, otherwise the address it listens on, otherwise that of
-/// its connection to the database.
-fn own_address(session: &mut Session, standby: &Standby) -> std::result::Result<String, String> {
-    if let Some(address) = &standby.peer_address {
-        return Ok(address.trim_end_matches('/').to_owned());
-    }
-    let loopback = || match standby.listen.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-    };
-    let ip = match standby.listen.ip() {
-        any if any.is_unspecified() => session.client_ip()?.filter(|ip| !ip.is_loopback()).unwrap_or_else(loopback),
-        one => one,
-    };
-    Ok(format!("http://{}", SocketAddr::new(ip, standby.listen.port())))
+fn unusable_error(cause: String) -> Error {
+    Error::internal(format!("the state in PostgreSQL cannot be opened: {cause}"))
 }
 
 fn own_state_error(dir: &Path) -> Error {
@@ -307,7 +239,7 @@ pub fn replace_all(
     keys: Option<&str>,
     records: impl Iterator<Item = std::result::Result<(Tree, String, Vec<u8>), String>>,
 ) -> Result<u64> {
-    let mut session = become_active(Path::new(""), database, None)?;
+    let mut session = become_active(database)?;
     if !replace && session.has_records().map_err(database_error)? {
         let message = "the database already contains a state: use --replace to replace it";
         return Err(Error::new(Code::Conflict, message));

@@ -14,12 +14,10 @@ use serde_json::Value;
 use super::batch::Edit;
 use super::draft::Draft;
 use super::lock::StateLock;
+use super::shared_state::{outside_of_runtime, refuse_copy};
 use super::snapshot::Snapshot;
 use super::tree::Tree;
-use super::{
-    Store, database, draft, journal, open_error, outside_of_runtime, permissions, quarantine, recover, refuse_copy,
-    secret, tail,
-};
+use super::{Store, database, draft, journal, open_error, permissions, quarantine, recover, secret, tail};
 use crate::config::DatabaseSettings;
 use crate::error::{Code, Error, Result};
 

@@ -2,9 +2,8 @@
 #![allow(clippy::disallowed_methods, reason = "the state folder is the program's own")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,7 +11,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::DatabaseSettings;
 use crate::domain::histogram::Histogram;
 use crate::error::{Code, Error, Result};
 
@@ -37,16 +35,20 @@ mod record;
 mod recover;
 mod rewrite;
 pub mod secret;
+mod shared_state;
 mod snapshot;
 mod tail;
 mod tree;
 
 pub use batch::{Batch, Edit, MAX_BATCH_CHANGES};
-use commit::CommitError;
+use commit::{CommitError, Committer, StoreSizes};
 pub use database::{machine_error as database_machine_error, settings_error as database_settings_error};
 pub use export::{backup, backup_database, export, export_database, import, import_into_database};
 use lock::StateLock;
 pub use record::MAX_RECORD_BYTES;
+use recover::RecoveredState;
+pub use shared_state::{CopyChange, DatabaseStatus, Standby, check_database, publish_signing_keys};
+use shared_state::{refuse_copy, standard_sizes};
 pub use tree::Tree;
 
 /// Free disk space below which writes are refused, bytes. It is left to sled, to other programs and to removals.
@@ -61,26 +63,6 @@ const COPY_FILE: &str = "database";
 /// Length below which a journal is never compacted, bytes.
 const COMPACT_FROM_BYTES: u64 = 16 << 20;
 
-/// The servers of a database, as one of them sees them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabaseStatus {
-    /// Whether this server is the active one; it opens its state then.
-    pub is_active: bool,
-    /// Where another active server is reached, if it listens.
-    pub active_address: Option<String>,
-    /// The signing keys of all its servers, a line each.
-    pub signing_keys: String,
-}
-
-/// How a server waits until it is the active one of a database.
-pub struct Standby {
-    pub listen: SocketAddr,
-    /// Where other servers reach this one, unless it is found by itself.
-    pub peer_address: Option<String>,
-    /// Called several times a second while another server is active, and once when this one is.
-    pub notify: Box<dyn Fn(DatabaseStatus) + Send + Sync>,
-}
-
 /// The persistent state of one server. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
 pub struct Store {
@@ -93,12 +75,17 @@ struct Inner {
     view: commit::SharedView,
     /// Records that were found lost while opening, as `tree/key`.
     lost_records: Vec<String>,
-    /// Taken on drop, so that the committer ends.
-    change_queue: Option<mpsc::Sender<commit::PendingChange>>,
-    committer: Option<JoinHandle<()>>,
+    /// Missing as long as this server is a standby.
+    writer: OnceLock<Writer>,
     commit_times: Arc<Histogram>,
     /// Locked as long as the state is open.
-    _lock: StateLock,
+    _lock: Arc<StateLock>,
+}
+
+/// The thread that writes, and the queue of what it writes.
+struct Writer {
+    change_queue: mpsc::Sender<commit::PendingChange>,
+    thread: JoinHandle<()>,
 }
 
 impl Store {
@@ -115,93 +102,42 @@ impl Store {
     /// Opens the state like [`Self::open`], but waits at most 2 s for another process to close it: a supervisor may
     /// restart a server before the system has released the lock of the killed one.
     pub fn open_waiting(dir: &Path) -> Result<Self> {
-        let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
-        Self::open_with_timeout(dir, sizes, LOCK_TIMEOUT)
+        Self::open_with_timeout(dir, standard_sizes(), LOCK_TIMEOUT)
     }
 
     /// Opens the state like [`Self::open`]; writes are refused while fewer than `reserve_bytes` bytes are free on the disk.
     pub fn open_with(dir: &Path, reserve_bytes: u64) -> Result<Self> {
-        Self::open_with_sizes(dir, commit::StoreSizes { reserve_bytes, compact_from_bytes: COMPACT_FROM_BYTES })
+        Self::open_with_sizes(dir, StoreSizes { reserve_bytes, compact_from_bytes: COMPACT_FROM_BYTES })
     }
 
-    fn open_with_sizes(dir: &Path, sizes: commit::StoreSizes) -> Result<Self> {
+    fn open_with_sizes(dir: &Path, sizes: StoreSizes) -> Result<Self> {
         Self::open_with_timeout(dir, sizes, Duration::ZERO)
     }
 
-    fn open_with_timeout(dir: &Path, sizes: commit::StoreSizes, lock_timeout: Duration) -> Result<Self> {
+    fn open_with_timeout(dir: &Path, sizes: StoreSizes, lock_timeout: Duration) -> Result<Self> {
         permissions::secure_folder(dir)?;
         let lock = StateLock::acquire(dir, lock_timeout)?;
         refuse_copy(dir)?;
-        Self::start(dir, sizes, lock, recover::open(dir)?, None)
+        let (store, committer) = Self::new(dir, sizes, Arc::new(lock), recover::open(dir)?);
+        store.begin_writing(committer)?;
+        Ok(store)
     }
 
-    /// Opens the configured state: that of the folder, or with `database` that of PostgreSQL, whose copy the folder is. With
-    /// `waits`, it waits at most 2 s for the lock of the folder.
-    ///
-    /// # Errors
-    /// As [`Self::open`]; `CONFLICT` when another server is active, or when the folder belongs to another state.
-    pub fn open_configured(dir: &Path, database: Option<DatabaseSettings>, waits: bool) -> Result<Self> {
-        let lock_timeout = if waits { LOCK_TIMEOUT } else { Duration::ZERO };
-        match database {
-            Some(database) => Self::open_database(dir, database, lock_timeout, None),
-            None => {
-                let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
-                Self::open_with_timeout(dir, sizes, lock_timeout)
-            }
-        }
-    }
-
-    /// Opens the state in PostgreSQL, whose copy the folder is, once no other server is active.
-    ///
-    /// # Errors
-    /// As [`Self::open`]; `CONFLICT` when the folder belongs to another state.
-    pub fn open_as_standby(dir: &Path, database: DatabaseSettings, standby: &Standby) -> Result<Self> {
-        Self::open_database(dir, database, LOCK_TIMEOUT, Some(standby))
-    }
-
-    fn open_database(
-        dir: &Path,
-        database: DatabaseSettings,
-        lock_timeout: Duration,
-        standby: Option<&Standby>,
-    ) -> Result<Self> {
-        let sizes = commit::StoreSizes { reserve_bytes: RESERVE_BYTES, compact_from_bytes: COMPACT_FROM_BYTES };
-        let open = || {
-            permissions::secure_folder(dir)?;
-            let lock = StateLock::acquire(dir, lock_timeout)?;
-            let session = database::become_active(dir, database, standby)?;
-            let database::OpenedCopy { recovered, missing, last_number, remote: journal } =
-                database::open_copy(dir, session, standby)?;
-            let remote = commit::RemoteState { journal, missing, last_number };
-            Self::start(dir, sizes, lock, recovered, Some(remote))
-        };
-        outside_of_runtime(open)
-    }
-
-    fn start(
-        dir: &Path,
-        sizes: commit::StoreSizes,
-        lock: StateLock,
-        mut recovered: recover::RecoveredState,
-        remote: Option<commit::RemoteState>,
-    ) -> Result<Self> {
+    /// Opens for readers what was recovered; [`Self::begin_writing`] with the committer permits changes.
+    fn new(dir: &Path, sizes: StoreSizes, lock: Arc<StateLock>, mut recovered: RecoveredState) -> (Self, Committer) {
         let lost_records = std::mem::take(&mut recovered.lost_records);
         let commit_times = Arc::<Histogram>::default();
-        let (view, change_queue, committer) =
-            commit::start(dir.to_owned(), recovered, sizes, commit_times.clone(), remote)
-                .map_err(|cause| open_error(dir, cause))?;
-        let (reserve_bytes, change_queue, committer) = (sizes.reserve_bytes, Some(change_queue), Some(committer));
-        let inner = Inner {
-            dir: dir.to_owned(),
-            reserve_bytes,
-            view,
-            lost_records,
-            change_queue,
-            committer,
-            commit_times,
-            _lock: lock,
-        };
-        Ok(Self { inner: Arc::new(inner) })
+        let (committer, view) = Committer::new(dir.to_owned(), recovered, sizes, commit_times.clone());
+        let (dir, reserve_bytes, writer) = (dir.to_owned(), sizes.reserve_bytes, OnceLock::new());
+        let inner = Inner { dir, reserve_bytes, view, lost_records, writer, commit_times, _lock: lock };
+        (Self { inner: Arc::new(inner) }, committer)
+    }
+
+    fn begin_writing(&self, committer: Committer) -> Result<()> {
+        let (change_queue, thread) = committer.start().map_err(|cause| open_error(&self.inner.dir, cause))?;
+        // Only the owner of the committer begins, so there is no writer yet.
+        let _ = self.inner.writer.set(Writer { change_queue, thread });
+        Ok(())
     }
 
     /// How long it took to make changes durable, with one measurement for those that shared a sync.
@@ -261,9 +197,11 @@ impl Store {
             _ => {}
         }
         let (reply, outcome) = oneshot::channel();
-        let change_queue = self.inner.change_queue.as_ref().expect("the committer runs as long as the store is open");
+        let Some(writer) = self.inner.writer.get() else {
+            return Err(Error::new(Code::ServerBusy, "this server is a standby").with_retry_after(1));
+        };
         let change = commit::PendingChange { edits, reply };
-        change_queue.send(change).await.map_err(|_| not_stored_error("the committer has stopped"))?;
+        writer.change_queue.send(change).await.map_err(|_| not_stored_error("the committer has stopped"))?;
         match outcome.await.map_err(|_| unknown_outcome_error("the committer has stopped"))? {
             Ok(before) => Ok(before),
             Err(CommitError::Refused(cause)) => Err(not_stored_error(cause)),
@@ -277,8 +215,8 @@ impl Store {
     pub async fn wait_until_responsive(&self) {
         let _ = self.contains(Tree::Meta, index::LAST_NUMBER_KEY);
         let (reply, outcome) = oneshot::channel();
-        let change_queue = self.inner.change_queue.as_ref().expect("the committer runs as long as the store is open");
-        if change_queue.send(commit::PendingChange { edits: Vec::new(), reply }).await.is_ok() {
+        let Some(writer) = self.inner.writer.get() else { return };
+        if writer.change_queue.send(commit::PendingChange { edits: Vec::new(), reply }).await.is_ok() {
             let _ = outcome.await;
         }
     }
@@ -364,9 +302,10 @@ impl Store {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.change_queue = None;
-        if let Some(committer) = self.committer.take() {
-            let _ = committer.join();
+        if let Some(Writer { change_queue, thread }) = self.writer.take() {
+            // Without the queue the thread ends.
+            drop(change_queue);
+            let _ = thread.join();
         }
     }
 }
@@ -404,41 +343,6 @@ fn not_stored_error(cause: impl std::fmt::Display) -> Error {
 fn unavailable_error(cause: impl std::fmt::Display) -> Error {
     let message = "the database cannot be reached, so nothing can be changed now";
     Error::new(Code::ServerBusy, message).with_cause(cause).with_retry_after(1)
-}
-
-/// Runs a function that waits for a database in a thread of its own, because a runtime's threads must not wait.
-fn outside_of_runtime<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    let outcome = std::thread::scope(|scope| scope.spawn(work).join());
-    outcome.unwrap_or_else(|_| Err(Error::internal("opening the database panicked")))
-}
-
-/// Checks that a database can have the state.
-///
-/// # Errors
-/// `INTERNAL` saying why it cannot.
-pub fn check_database(database: DatabaseSettings) -> Result<()> {
-    outside_of_runtime(|| database::check(database))
-}
-
-/// Makes the signing keys of the folder those of the database, after they were changed.
-///
-/// # Errors
-/// `INTERNAL` when the database does not take them.
-pub fn publish_signing_keys(dir: &Path, database: DatabaseSettings) -> Result<()> {
-    outside_of_runtime(|| database::publish_signing_keys(dir, database))
-}
-
-/// Refuses a copy that is opened without its database, which would not get its changes.
-fn refuse_copy(dir: &Path) -> Result<()> {
-    if !dir.join(COPY_FILE).exists() {
-        return Ok(());
-    }
-    let message = format!(
-        "{} is the copy of a state in PostgreSQL: configure its address as state, or export the database and import it into \
-         an empty folder",
-        dir.display()
-    );
-    Err(Error::new(Code::Conflict, message))
 }
 
 fn unknown_outcome_error(cause: impl std::fmt::Display) -> Error {

@@ -4,24 +4,16 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::Standby;
 use super::batch::Edit;
 use super::commit::CommitError;
-use super::recover::RecoveredState;
+use super::shared_state::CopyFolder;
 use super::tree::Tree;
+use super::{Standby, Store};
 use crate::config::DatabaseSettings;
 use crate::error::{Error, Result};
 
-/// No value of these types exists.
-pub enum Session {}
+/// No value of this type exists.
 pub enum RemoteJournal {}
-
-pub struct OpenedCopy {
-    pub recovered: RecoveredState,
-    pub missing: Vec<Edit>,
-    pub last_number: u64,
-    pub remote: RemoteJournal,
-}
 
 impl RemoteJournal {
     pub fn is_connected(&self) -> bool {
@@ -34,10 +26,6 @@ impl RemoteJournal {
 
     pub fn commit(&mut self, _last_number: u64, _edits: &[&Edit]) -> std::result::Result<(), CommitError> {
         match *self {}
-    }
-
-    pub fn machine_error(_database: DatabaseSettings) -> Option<String> {
-        Some(unsupported_error().message)
     }
 
     pub fn check(&mut self) -> Option<u64> {
@@ -53,12 +41,8 @@ impl RemoteJournal {
     }
 }
 
-pub fn become_active(_dir: &Path, _database: DatabaseSettings, _standby: Option<&Standby>) -> Result<Session> {
+pub fn open(_folder: &CopyFolder, _database: DatabaseSettings, _standby: Option<&Standby>) -> Result<Store> {
     Err(unsupported_error())
-}
-
-pub fn open_copy(_dir: &Path, session: Session, _standby: Option<&Standby>) -> Result<OpenedCopy> {
-    match session {}
 }
 
 pub fn settings_error(_database: DatabaseSettings) -> Option<String> {

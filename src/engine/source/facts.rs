@@ -42,6 +42,7 @@ impl SourceFile {
             modified: from_seconds(facts.modified),
             changed_at: facts.changed_at,
             file_id: facts.file_id,
+            is_shared: false,
             format: None,
             is_local: facts.is_local,
             fingerprint,

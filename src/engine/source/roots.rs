@@ -26,6 +26,8 @@ const MAX_ADDED: usize = 256;
 #[derive(Debug)]
 pub struct Roots {
     slots: Box<[OnceLock<RootSlot>]>,
+    /// Whether other machines send the same files.
+    are_shared: bool,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,8 @@ impl Roots {
     /// # Errors
     /// The first folder that cannot be opened, with its path.
     pub fn open(roots: Vec<Root>) -> std::io::Result<Self> {
-        let opened = Self { slots: (0..roots.len() + MAX_ADDED).map(|_| OnceLock::new()).collect() };
+        let slots = (0..roots.len() + MAX_ADDED).map(|_| OnceLock::new()).collect();
+        let opened = Self { slots, are_shared: false };
         for root in roots {
             let path = root.path.clone();
             let to_error = |cause: Errno| std::io::Error::other(format!("root {}: {cause}", path.display()));
@@ -56,6 +59,12 @@ impl Roots {
             opened.open_root(index).map_err(to_error)?;
         }
         Ok(opened)
+    }
+
+    /// Sets whether other machines send the same files: their ETags must be the same there, so they do not contain the inode.
+    #[must_use]
+    pub fn shared(self, are_shared: bool) -> Self {
+        Self { are_shared, ..self }
     }
 
     /// Adds a root, whose folder may be missing; returns its index. Blocks on the file system.
@@ -162,6 +171,7 @@ impl Roots {
             modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             changed_at: (metadata.ctime(), metadata.ctime_nsec()),
             file_id: (metadata.dev(), metadata.ino()),
+            is_shared: self.are_shared,
             file,
             fingerprint: OnceLock::new(),
             derived_value: OnceLock::new(),

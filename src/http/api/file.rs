@@ -10,15 +10,20 @@ use http::header::{
 use http::{HeaderMap, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::domain::visibility::Visibility;
 use crate::engine::source::SourceFile;
 use crate::http::api::prelude::*;
 use crate::http::byte_range::{mark_partial, requested_range};
 use crate::http::conditional::{PreconditionResult, Validators};
 use crate::http::server::FileBody;
+use crate::service::library::Library;
 
 /// Bodies up to this size are read before the response starts and sent in one write with its headers. Larger ones are
 /// sent by the kernel without a copy (at 64 KiB that takes a sixth less CPU time and a third off the 99th percentile).
 const MAX_BUFFERED_BYTES: u64 = 32 << 10;
+
+/// The path of [`file`].
+pub const PATH: &str = "/api/stream/file";
 
 /// The bytes of a media file
 #[utoipa::path(get, path = "/api/stream/file", params(
@@ -36,30 +41,44 @@ const MAX_BUFFERED_BYTES: u64 = 32 << 10;
     (status = 416, description = "`RANGE_NOT_SATISFIABLE`, with `Content-Range: bytes */size`"),
     (status = 504, description = "`STORAGE_TIMEOUT`")))]
 pub async fn file(service: Arc<Service>, call: Call) -> Result<Response> {
-    let (path, visibility) = (call.media_path()?, &call.user()?.visibility);
     let request = FileRequest { method: &call.method, headers: &call.headers };
-    let source = service.library.open_seen(visibility, path).await?;
-    if let Some(response) = answer(&service, request, source.clone()).await? {
+    respond(&service.library, &call.user()?.visibility, call.media_path()?, request).await
+}
+
+/// The resource that a signed grant for a media file is for.
+pub fn grant_resource(call: &Call) -> Option<String> {
+    Some(format!("stream/file:{}", call.media_path().ok()?))
+}
+
+/// The response to a request for a file of `library`, from a user who sees a part of it.
+pub async fn respond(
+    library: &Arc<Library>,
+    visibility: &Visibility,
+    path: &str,
+    request: FileRequest<'_>,
+) -> Result<Response> {
+    let source = library.open_seen(visibility, path).await?;
+    if let Some(response) = answer(library, request, source.clone()).await? {
         return Ok(response);
     }
     // The file shrank between stat and read: retry once.
-    service.library.evict(&source);
-    let source = service.library.open_seen(visibility, path).await?;
-    answer(&service, request, source)
+    library.evict(&source);
+    let source = library.open_seen(visibility, path).await?;
+    answer(library, request, source)
         .await?
         .ok_or_else(|| Error::new(Code::SourceChanged, "the file changed while it was being read"))
 }
 
 /// The parts of a request that decide the response.
 #[derive(Clone, Copy)]
-pub(super) struct FileRequest<'a> {
+pub struct FileRequest<'a> {
     pub method: &'a Method,
     pub headers: &'a HeaderMap,
 }
 
 /// The response; None when the file became shorter while it was being read.
 pub(super) async fn answer(
-    service: &Arc<Service>,
+    library: &Arc<Library>,
     request: FileRequest<'_>,
     source: Arc<SourceFile>,
 ) -> Result<Option<Response>> {
@@ -79,7 +98,7 @@ pub(super) async fn answer(
     }
     let range = requested_range(request.method, request.headers, &validators, source.len, "file")?;
     let (offset, len) = range.map_or((0, source.len), |range| (range.first, range.len()));
-    let Some(mut response) = body_response(service, request.method, &source, offset, len).await? else {
+    let Some(mut response) = body_response(library, request.method, &source, offset, len).await? else {
         return Ok(None);
     };
     let headers = response.headers_mut();
@@ -97,7 +116,7 @@ pub(super) async fn answer(
 
 /// A response with these bytes and no headers yet.
 async fn body_response(
-    service: &Arc<Service>,
+    library: &Arc<Library>,
     method: &Method,
     source: &Arc<SourceFile>,
     offset: u64,
@@ -108,13 +127,13 @@ async fn body_response(
     }
     if len > MAX_BUFFERED_BYTES {
         let mut response = Response::default();
-        response.extensions_mut().insert(FileBody::new(service.library.clone(), source.clone(), offset, len));
+        response.extensions_mut().insert(FileBody::new(library.clone(), source.clone(), offset, len));
         return Ok(Some(response));
     }
     let mut buffer = ThreadBuffer::take();
     let bytes = match source.read_cached(&mut buffer.0[..len as usize], offset) {
         Ok(Some(filled)) => Bytes::from_owner(buffer).slice(..filled),
-        _ => service.library.read(source, offset, len as usize).await?.into(),
+        _ => library.read(source, offset, len as usize).await?.into(),
     };
     Ok((bytes.len() as u64 == len).then(|| Response::new(bytes.into())))
 }

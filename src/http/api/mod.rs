@@ -11,7 +11,7 @@ mod auth;
 mod debug;
 mod device;
 mod events;
-mod file;
+pub mod file;
 pub(super) mod health;
 mod household;
 pub mod info;
@@ -110,7 +110,7 @@ fn account_routes() -> Vec<Endpoint> {
 }
 
 fn media_routes() -> Vec<Endpoint> {
-    let resource = |call: &Call| Some(format!("stream/file:{}", call.media_path().ok()?));
+    let resource = file::grant_resource;
     vec![
         route!(library::browse, Access::User),
         route!(library::folders::folders, Access::Admin),

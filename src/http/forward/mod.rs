@@ -1,4 +1,5 @@
-//! Requests that a standby receives: each is passed on to the active server, whose answer it is.
+//! Requests that a standby receives. It sends the bytes of media files itself; each other request is passed on to the active
+//! server, whose answer it is.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,9 +23,11 @@ use crate::config::Config;
 use crate::domain::forwarded_client::{SignedRequest, verify};
 use crate::domain::signing::SigningKey;
 use crate::error::{Code, Error, Result};
+use crate::service::read_replica::CurrentReplica;
 
 mod connections;
 mod headers;
+mod local_read;
 
 use connections::{ActiveBody, ClientBody, ConnectionPool, SendFailure};
 
@@ -70,7 +73,7 @@ pub fn host_and_port(address: &str) -> Option<String> {
     (scheme == "http").then(|| format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80)))
 }
 
-/// Passes requests on until `handover` resolves: then this server itself accepts on a duplicate of the same socket, open connections
+/// Passes requests on, and answers some from `replica`, until `handover` resolves: then this server itself accepts on a duplicate of the same socket, open connections
 /// end with their next response, and requests on them are passed on to it. Ends when all are closed, or 4 s after `stop`.
 ///
 /// # Errors
@@ -79,10 +82,11 @@ pub async fn serve(
     config: &Config,
     listener: TcpListener,
     active: watch::Receiver<ActiveServer>,
+    replica: CurrentReplica,
     handover: impl Future<Output = ()>,
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
-    let forwarder = Arc::new(Forwarder::new(config, active));
+    let forwarder = Arc::new(Forwarder::new(config, active, replica));
     server::serve_until_handover(routes(&forwarder), config, listener, handover, stop).await
 }
 
@@ -106,6 +110,7 @@ fn routes(forwarder: &Arc<Forwarder>) -> Routes {
 struct Forwarder {
     config: Config,
     active: watch::Receiver<ActiveServer>,
+    replica: CurrentReplica,
     connections: ConnectionPool,
     held_requests: Semaphore,
 }
@@ -151,9 +156,9 @@ enum Attempt {
 }
 
 impl Forwarder {
-    fn new(config: &Config, active: watch::Receiver<ActiveServer>) -> Self {
+    fn new(config: &Config, active: watch::Receiver<ActiveServer>, replica: CurrentReplica) -> Self {
         let (config, held_requests) = (config.clone(), Semaphore::new(MAX_HELD));
-        Self { config, active, connections: ConnectionPool::default(), held_requests }
+        Self { config, active, replica, connections: ConnectionPool::default(), held_requests }
     }
 
     async fn respond(&self, request: RequestParts) -> Response {
@@ -177,10 +182,22 @@ impl Forwarder {
     }
 
     async fn forward(&self, request: RequestParts) -> Result<Answer> {
-        let RequestParts { method, path, query, headers, info, body, slot } = request;
         let mut active = self.active.clone();
         let current = active.borrow().clone();
         let prefix = ResourceUrls::from_config(&self.config).prefix();
+        if local_read::is_local(&request.method, urls::without_prefix(&request.path, prefix))
+            && let Some(replica) = self.replica.get()
+        {
+            let answered = match local_read::admit(&replica, &request) {
+                Ok(call) => local_read::answer(&replica, call).await,
+                Err(error) => Err(error),
+            };
+            match answered {
+                Ok(response) => return Ok(Answer::Own(response)),
+                Err(error) => tracing::debug!(%error, "a request for a file is passed on"),
+            }
+        }
+        let RequestParts { method, path, query, headers, info, body, slot } = request;
         let is_health = urls::without_prefix(&path, prefix) == "/api/health";
         if is_health && headers::is_safe(&method) && !(current.is_this && current.address.is_some()) {
             return Ok(Answer::Own(reply::json(&Health::STANDBY)));

@@ -22,7 +22,8 @@ impl TestStandby {
         let (stop, stopped) = oneshot::channel::<()>();
         tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
-            serve(&Config::default(), listener, receiver, std::future::pending(), stopped).await.unwrap();
+            let replica = CurrentReplica::new(Config::default());
+            serve(&Config::default(), listener, receiver, replica, std::future::pending(), stopped).await.unwrap();
         });
         Self { address, active, _stop: stop }
     }

@@ -16,7 +16,7 @@ const MAX_DEVICES: usize = 100;
 
 /// How old the stored time of a device's last request may be, seconds. A login lives for weeks, so an hour does not matter,
 /// and one write per request would be too much.
-const SEEN_LAG_SECONDS: i64 = 3600;
+pub(super) const SEEN_LAG_SECONDS: i64 = 3600;
 
 /// How long an expired login is kept, so that its device gets the right error.
 const REMEMBER_EXPIRED_SECONDS: i64 = 30 * 86_400;

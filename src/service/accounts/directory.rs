@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::devices::SEEN_LAG_SECONDS;
 use super::last_use::LastUse;
 use crate::domain::access::{Principal, Role};
 use crate::domain::account::{Login, User, fold_username};
@@ -68,6 +69,11 @@ impl Device {
 
     pub fn is_expired(&self, now: i64, life_seconds: i64) -> bool {
         now - self.last_use.seconds() > life_seconds
+    }
+
+    /// Whether the stored time of its last use is at most twice as old as it may become.
+    pub(super) fn has_stored_use(&self) -> bool {
+        self.last_use.unstored_seconds() < 2 * SEEN_LAG_SECONDS
     }
 
     /// The login as it should be stored now.

@@ -85,32 +85,7 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
 impl Accounts {
     /// Reads users, logins and keys.
     pub fn open(config: &Config, store: Store, clock: Clock) -> Result<Self> {
-        let mut directory = Directory::default();
-        let mut users: Vec<User> = store.scan::<User>(Tree::Users)?.into_iter().map(|(_, user)| user).collect();
-        // Versions before 2026-11-22 could store several users with one name: the first keeps it, and signs in with it.
-        users.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
-        for mut user in users {
-            if let Some(free_name) = directory.find_free_name(&user.username) {
-                tracing::error!(user.id = %user.id, name = user.username, shown_as = free_name,
-                    "two users have the same name; the later one is renamed and signs in with the new name");
-                user.username = free_name;
-            }
-            directory.put_user(user);
-        }
-        for (id, member) in store.scan::<Member>(Tree::Household)? {
-            directory.put_member(&id, member);
-        }
-        for (id, login) in store.scan::<Login>(Tree::Logins)? {
-            if !directory.put_login(login) {
-                tracing::warn!(login.id = %id, "a login without a user is ignored");
-            }
-        }
-        let mut streams = StreamTokens::default();
-        for (id, token) in store.scan::<StreamToken>(Tree::StreamTokens)? {
-            if !streams.insert(token) {
-                tracing::warn!(token.id = %id, "an unreadable stream token is ignored");
-            }
-        }
+        let (directory, streams) = read_stored(&store)?;
         Ok(Self {
             streams: RwLock::new(streams),
             keys: keys::open(&config.state)?,
@@ -127,6 +102,23 @@ impl Accounts {
             login_life_seconds: AtomicI64::new(login_life_seconds(&config.limits)),
             future_time_guard: FutureTimeGuard::default(),
         })
+    }
+
+    /// Reads users, logins and stream tokens again, after another server has changed them.
+    ///
+    /// # Errors
+    /// The store cannot be read; nothing has changed then.
+    pub fn reload(&self) -> Result<()> {
+        let (directory, streams) = read_stored(&self.store)?;
+        *self.write_directory() = directory;
+        *self.write_stream_tokens() = streams;
+        Ok(())
+    }
+
+    /// Whether the stored time of a login's last use is as new as the server that stores it keeps it. If it is not, the use must
+    /// reach that server, because a login expires without use.
+    pub fn is_use_stored(&self, login_id: &str) -> bool {
+        self.read_directory().device_by_login(login_id).is_none_or(|device| device.has_stored_use())
     }
 
     /// Changes how many sign-ins may fail a minute, and how long a login stays valid.
@@ -300,6 +292,37 @@ impl Accounts {
     fn write_directory(&self) -> RwLockWriteGuard<'_, Directory> {
         self.directory.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Users with their logins, and stream tokens, from the store.
+fn read_stored(store: &Store) -> Result<(Directory, StreamTokens)> {
+    let mut directory = Directory::default();
+    let mut users: Vec<User> = store.scan::<User>(Tree::Users)?.into_iter().map(|(_, user)| user).collect();
+    // Versions before 2026-11-22 could store several users with one name: the first keeps it, and signs in with it.
+    users.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    for mut user in users {
+        if let Some(free_name) = directory.find_free_name(&user.username) {
+            tracing::error!(user.id = %user.id, name = user.username, shown_as = free_name,
+                "two users have the same name; the later one is renamed and signs in with the new name");
+            user.username = free_name;
+        }
+        directory.put_user(user);
+    }
+    for (id, member) in store.scan::<Member>(Tree::Household)? {
+        directory.put_member(&id, member);
+    }
+    for (id, login) in store.scan::<Login>(Tree::Logins)? {
+        if !directory.put_login(login) {
+            tracing::warn!(login.id = %id, "a login without a user is ignored");
+        }
+    }
+    let mut streams = StreamTokens::default();
+    for (id, token) in store.scan::<StreamToken>(Tree::StreamTokens)? {
+        if !streams.insert(token) {
+            tracing::warn!(token.id = %id, "an unreadable stream token is ignored");
+        }
+    }
+    Ok((directory, streams))
 }
 
 fn signature_error(refusal: SignatureError) -> Error {

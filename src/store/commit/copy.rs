@@ -3,18 +3,10 @@
 use tokio::sync::oneshot;
 
 use super::super::batch::Edit;
-use super::super::database::RemoteJournal;
 use super::super::open_error;
 use super::super::recover::{self, RecoveredState};
 use super::{Committer, MAX_GROUP_CALLERS, PendingChange};
 use crate::error::Result;
-
-/// The database of a copy, with what the copy lacks.
-pub struct RemoteState {
-    pub journal: RemoteJournal,
-    pub missing: Vec<Edit>,
-    pub last_number: u64,
-}
 
 impl Committer {
     /// Opens the files, and writes to a copy what only the database has.
@@ -35,20 +27,8 @@ impl Committer {
         recover::open(&self.dir)
     }
 
-    /// Connects the committer to its database, and writes to the files the changes that only the database has.
-    ///
-    /// # Errors
-    /// When the files cannot be written.
-    pub(super) fn catch_up(&mut self, remote: RemoteState) -> std::io::Result<()> {
-        self.remote = Some(remote.journal);
-        self.write_missing(remote.missing)?;
-        // Changes that only removed records are not in a copy that was made from the records.
-        self.last_number = remote.last_number;
-        Ok(())
-    }
-
     /// Writes to the files changes that only the database has.
-    fn write_missing(&mut self, missing: Vec<Edit>) -> std::io::Result<()> {
+    pub(super) fn write_missing(&mut self, missing: Vec<Edit>) -> std::io::Result<()> {
         let mut missing = missing.into_iter().peekable();
         while missing.peek().is_some() {
             let edits = missing.by_ref().take(MAX_GROUP_CALLERS);

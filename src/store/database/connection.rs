@@ -4,10 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Row, Statement};
 
@@ -59,6 +61,7 @@ pub struct Session {
     /// Taken on drop, because a runtime must not block when it is dropped inside another one.
     runtime: Option<Runtime>,
     client: Client,
+    notifications: Arc<Notify>,
     /// Prepared for this connection by its first commit.
     commit_statement: Option<Statement>,
     target: Target,
@@ -69,8 +72,8 @@ impl Session {
     pub fn connect(target: Target) -> Result<Self, ConnectError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| ConnectError::Unusable(cause.to_string()))?;
-        let client = connect_client(&runtime, &target)?;
-        let session = Self { runtime: Some(runtime), client, commit_statement: None, target };
+        let (client, notifications) = connect_client(&runtime, &target)?;
+        let session = Self { runtime: Some(runtime), client, notifications, commit_statement: None, target };
         session.create_tables()?;
         Ok(session)
     }
@@ -82,7 +85,7 @@ impl Session {
             // A server that waits for nothing else must get a new authority without a restart.
             self.target.read_certificates_again();
         }
-        self.client = connected?;
+        (self.client, self.notifications) = connected?;
         self.commit_statement = None;
         Ok(())
     }
@@ -91,6 +94,18 @@ impl Session {
     pub fn try_lock(&mut self) -> Result<bool, String> {
         let query = self.client.query_one("SELECT pg_try_advisory_lock($1)", &[&schema::LOCK_KEY]);
         self.limited(query)?.try_get(0).map_err(text)
+    }
+
+    /// Lets the database notify this connection about each commit.
+    pub fn listen(&mut self) -> Result<(), String> {
+        self.limited(self.client.batch_execute(schema::LISTEN))
+    }
+
+    /// Waits for the next notification, at most for `limit`.
+    pub fn wait_for_notification(&mut self, limit: Duration) {
+        let notifications = self.notifications.clone();
+        // The caller looks for changes in any case.
+        let _ = self.wait_for(limit, notifications.notified());
     }
 
     /// Begins a new epoch, after which no other server can commit; returns it. The caller must have the lock. `address` is where
@@ -148,7 +163,7 @@ impl Session {
                 Some(statement) => statement,
                 None => self.client.prepare(schema::COMMIT).await?,
             };
-            let row = self.client.query_one(&statement, &parameters).await?;
+            let row = self.client.query_opt(&statement, &parameters).await?;
             Ok::<_, tokio_postgres::Error>((row, statement))
         };
         let outcome = self.runtime().block_on(async { tokio::time::timeout(STATEMENT_TIMEOUT, query).await });
@@ -159,8 +174,8 @@ impl Session {
             })
         });
         match outcome {
-            Ok(Ok(row)) if row.try_get(0).is_ok_and(|rows: i64| rows == 1) => Ok(()),
-            Ok(Ok(_)) => Err(CommitFailure::Fenced),
+            Ok(Ok(Some(_))) => Ok(()),
+            Ok(Ok(None)) => Err(CommitFailure::Fenced),
             // An error with a code was rolled back, unless the database ended the session.
             Ok(Err(cause)) if !self.client.is_closed() && cause.code().is_some_and(is_about_statement) => {
                 Err(CommitFailure::Rejected(text(cause)))
@@ -294,15 +309,15 @@ impl Drop for Session {
     }
 }
 
-fn connect_client(runtime: &Runtime, target: &Target) -> Result<Client, ConnectError> {
+fn connect_client(runtime: &Runtime, target: &Target) -> Result<(Client, Arc<Notify>), ConnectError> {
     let connect = async {
-        let client = target.connect().await?;
+        let (client, notifications) = target.connect().await?;
         client.batch_execute(SESSION_SETTINGS).await?;
-        Ok(client)
+        Ok((client, notifications))
     };
     let connected = runtime.block_on(async { tokio::time::timeout(2 * CONNECT_TIMEOUT, connect).await });
     match connected {
-        Ok(Ok(client)) => Ok(client),
+        Ok(Ok(connected)) => Ok(connected),
         Ok(Err(cause)) => {
             let cause: tokio_postgres::Error = cause;
             if let Some(error) = tls::connect_error(&cause) {

@@ -51,7 +51,8 @@ pub const IS_CURRENT: &str = "SELECT EXISTS (SELECT FROM pg_attribute \
      WHERE attrelid = to_regclass('hearthcast_state') AND attname = 'active_address')";
 
 /// One group of changes, in one statement and so in one transaction. Its first part changes the row of the state only if
-/// epoch and last number are those of this server, and the others write nothing without it.
+/// epoch and last number are those of this server, and the others write nothing without it. It returns one row then, and notifies
+/// the standbys.
 pub const COMMIT: &str = r"
 WITH head AS (
     UPDATE hearthcast_state SET last_number = $3 WHERE epoch = $1 AND last_number = $2 RETURNING epoch
@@ -72,7 +73,10 @@ WITH head AS (
     SELECT tree, key, number, json FROM newest WHERE json IS NOT NULL
     ON CONFLICT (tree, key) DO UPDATE SET number = excluded.number, json = excluded.json
 )
-SELECT count(*) FROM head";
+SELECT pg_notify('hearthcast_change', '') FROM head";
+
+/// Requests the notifications of [`COMMIT`].
+pub const LISTEN: &str = "LISTEN hearthcast_change";
 
 /// The row of the state.
 pub struct Head {

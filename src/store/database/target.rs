@@ -1,11 +1,14 @@
 //! Where the database is, and how it is reached: from its settings.
 
+use std::future::poll_fn;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, Error, NoTls, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::connection::{CONNECT_TIMEOUT, STATEMENT_TIMEOUT};
@@ -43,8 +46,9 @@ impl Target {
         }
     }
 
-    /// Connects within the present runtime, which also runs the connection.
-    pub async fn connect(&self) -> Result<Client, Error> {
+    /// Connects within the present runtime, which also runs the connection. The second part of the result is notified when
+    /// the database notifies the connection.
+    pub async fn connect(&self) -> Result<(Client, Arc<Notify>), Error> {
         match &self.tls {
             Some(tls) => connect_with(&self.config, tls.clone()).await,
             None => connect_with(&self.config, NoTls).await,
@@ -52,13 +56,21 @@ impl Target {
     }
 }
 
-async fn connect_with<T>(config: &Config, tls: T) -> Result<Client, Error>
+async fn connect_with<T>(config: &Config, tls: T) -> Result<(Client, Arc<Notify>), Error>
 where
     T: MakeTlsConnect<Socket, Stream: Send + 'static>,
 {
-    let (client, connection) = config.connect(tls).await?;
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(client)
+    let (client, mut connection) = config.connect(tls).await?;
+    let notifications = Arc::new(Notify::new());
+    let notified = notifications.clone();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(_) = message {
+                notified.notify_one();
+            }
+        }
+    });
+    Ok((client, notifications))
 }
 
 /// Reads the settings, but no files.

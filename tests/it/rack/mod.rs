@@ -10,6 +10,8 @@ mod database_proxy;
 mod database_tls;
 mod enrolment;
 #[cfg(feature = "cluster")]
+mod following;
+#[cfg(feature = "cluster")]
 mod hanging_database;
 #[cfg(feature = "cluster")]
 mod household;

@@ -146,11 +146,6 @@ async fn a_change_at_the_standby_is_there_at_both_and_events_pass_through() {
     pair.household.expect_dense_numbers();
 }
 
-/// The length of a server's journal; 0 without one.
-fn journal_bytes(server: &Server) -> u64 {
-    std::fs::metadata(server.state.join("journal")).map_or(0, |file| file.len())
-}
-
 fn wait_until(what: &str, is_met: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_met() {
@@ -160,20 +155,25 @@ fn wait_until(what: &str, is_met: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_standby_refreshes_its_copy_while_it_waits() {
+async fn the_copy_of_a_standby_catches_up_and_follows() {
     let Some(mut pair) = Pair::start().await else { return };
     let has_copy = || std::fs::read_to_string(pair.standby.state.join("database")).is_ok_and(|id| id.contains('-'));
     wait_until("the copy is made", has_copy);
     pair.standby.kill();
-    let before = journal_bytes(&pair.standby);
-    // Without the next ones the copy is new enough.
     for position in 1..=1100 {
         assert_eq!(pair.active.save(position).await.unwrap().status(), StatusCode::OK);
     }
     pair.standby = pair.household.server("b");
     pair.standby.wait_until_standby();
-    wait_until("the copy is refreshed", || journal_bytes(&pair.standby) > before + 1100 * 200);
+    let journal = pair.standby.state.join("journal");
+    let has = |position| {
+        let text = format!("\"position_seconds\":{position}.0");
+        move || std::fs::read_to_string(&journal).unwrap().contains(&text)
+    };
+    wait_until("the copy has caught up", has.clone()(1100));
+    assert!(has.clone()(1)(), "with each change");
     assert_eq!(pair.active.save(1101).await.unwrap().status(), StatusCode::OK);
+    wait_until("the copy follows", has(1101));
     pair.active.kill();
     assert_eq!(pair.standby.position().await, 1101);
     let log = std::fs::read_to_string(pair.household.folder.path().join("b/log")).unwrap();

@@ -41,7 +41,7 @@ pub async fn source(service: Arc<Service>, call: Call) -> Result<Response> {
         return Err(Error::new(Code::PreconditionFailed, "precondition failed: the file has changed"));
     }
     let request = FileRequest { method: &call.method, headers: &call.headers };
-    let response = answer(&service, request, source).await?;
+    let response = answer(&service.library, request, source).await?;
     response.ok_or_else(|| Error::new(Code::SourceChanged, "the file changed while it was being read"))
 }
 

@@ -1,5 +1,5 @@
-//! What a standby answers itself: it reads the accounts and media folders in its copy of the state, which follows the database, and
-//! the media files.
+//! Reads that a standby answers itself: by the accounts and media folders in its copy of the state, which follows the database, and
+//! from the media files.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,7 +63,7 @@ impl CurrentReplica {
         Self { config: Arc::new(config), state: Arc::default() }
     }
 
-    /// The replica; `None` while there is none, and when its copy has not followed the database for 2 s.
+    /// The replica; `None` before it is open, and when its copy has not followed the database for 2 s.
     pub fn get(&self) -> Option<Arc<ReadReplica>> {
         let state = self.lock();
         let is_current = state.current_at.is_some_and(|at| at.elapsed() < MAX_AGE);

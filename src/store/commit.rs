@@ -171,7 +171,7 @@ impl Committer {
                     group.push(next);
                 }
                 self.commit(group);
-                self.tidy();
+                self.shorten_files();
                 self.reopen_if_due();
             }
             self.restart_tail(true);
@@ -179,8 +179,8 @@ impl Committer {
         Ok((sender, thread::Builder::new().name("store-commit".into()).spawn(run)?))
     }
 
-    /// Keeps the files short.
-    fn tidy(&mut self) {
+    /// Keeps journal and tail short.
+    fn shorten_files(&mut self) {
         self.compact_if_worthwhile();
         self.restart_tail(false);
     }

@@ -69,37 +69,24 @@ fn open_as_active(
 ) -> Result<Store> {
     let dir = &folder.dir;
     let to_error = |cause: String| open_error(dir, cause);
-    let copied_state = check_folder(dir)?;
+    check_folder(dir)?;
     // The epoch begins first: from then on the former active server commits nothing.
     let epoch = session.begin_epoch(address).map_err(to_error)?;
     let head = session.head().map_err(to_error)?;
     write_keys(dir, &head)?;
     let last_number = head.last_number;
     if let Some(follower) = follower {
-        let missing = match follower.is_copy_of(&head) {
-            true => session.changes_after(follower.last_number()).map_err(to_error)?,
-            false => None,
-        };
-        if let Some(missing) = missing {
+        if follower.is_copy_of(&head)
+            && let Some(missing) = session.changes_after(follower.last_number()).map_err(to_error)?
+        {
             let journal = RemoteJournal::new(session, epoch);
             return follower.become_active(RemoteState { journal, missing, last_number });
         }
         follower.close();
     }
-    let is_same = copied_state.is_some_and(|id| id.trim() == head.state_id);
-    let copy = if is_same { try_copy(dir, &mut session, last_number)? } else { None };
-    let (recovered, missing) = match copy {
-        Some(copy) => copy,
-        None => {
-            make_copy(dir, &mut session, &head.state_id)?;
-            (recover::open(dir)?, Vec::new())
-        }
-    };
-    let (store, mut committer) = folder.open(recovered);
+    let follower = Follower::open(folder, &mut session, &head)?;
     let journal = RemoteJournal::new(session, epoch);
-    committer.catch_up(RemoteState { journal, missing, last_number }).map_err(|cause| to_error(cause.to_string()))?;
-    store.begin_writing(committer)?;
-    Ok(store)
+    follower.become_active(RemoteState { journal, missing: Vec::new(), last_number })
 }
 
 /// The id of the state that the folder is a copy of; `None` if it is empty.

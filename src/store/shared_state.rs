@@ -24,7 +24,7 @@ pub struct DatabaseStatus {
     pub signing_keys: String,
 }
 
-/// What happens to the copy of a standby.
+/// A change of the copy of a standby.
 pub enum CopyChange<'a> {
     /// It is open for readers, for the first time or again.
     Opened(&'a Store),

@@ -20,7 +20,7 @@ const ALLOWED_ROOMS: [(&str, &[&str]); 5] = [
 
 /// The rooms of `service`, lower ones first, and those that each may use. Handles in `Service` and methods on it belong to
 /// the room that defines their type or body.
-const SERVICE_ROOMS: [(&str, &[&str]); 22] = [
+const SERVICE_ROOMS: [(&str, &[&str]); 23] = [
     ("background_tasks", &[]),
     ("clock", &[]),
     ("events", &[]),
@@ -28,6 +28,7 @@ const SERVICE_ROOMS: [(&str, &[&str]); 22] = [
     ("accounts", &["clock"]),
     ("library", &["background_tasks"]),
     ("media_folders", &["clock", "events", "library"]),
+    ("read_replica", &["background_tasks", "clock", "accounts", "library", "media_folders"]),
     ("media", &["quarantine", "library"]),
     ("progress", &["clock", "events", "accounts", "library", "media"]),
     ("renditions", &["background_tasks", "quarantine", "library", "media"]),

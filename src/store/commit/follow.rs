@@ -6,7 +6,6 @@ use std::sync::PoisonError;
 use super::Committer;
 use crate::store::batch::Edit;
 use crate::store::database::RemoteJournal;
-use crate::store::disk_space::free_bytes;
 
 /// The database of a copy, with what the copy lacks.
 pub struct RemoteState {
@@ -21,12 +20,9 @@ impl Committer {
     /// # Errors
     /// When they cannot be written: the copy must be opened again.
     pub fn follow(&mut self, missing: Vec<Edit>) -> io::Result<()> {
-        if free_bytes(&self.dir) < self.sizes.reserve_bytes {
-            return Err(io::Error::other("there is not enough disk space"));
-        }
         let last_number = self.last_number + missing.len() as u64;
         self.write_missing(missing)?;
-        self.tidy();
+        self.shorten_files();
         match self.files.is_some() && self.last_number == last_number {
             true => Ok(()),
             false => Err(io::Error::other("the changes are not in its files")),

@@ -6,11 +6,13 @@ use std::path::Path;
 use super::connection::Session;
 use super::schema::Head;
 use super::{KEYS_FILE, check_folder, make_copy, try_copy};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::store::batch::Edit;
 use crate::store::commit::Committer;
 use crate::store::commit::follow::RemoteState;
+use crate::store::disk_space::free_bytes;
 use crate::store::shared_state::CopyFolder;
-use crate::store::{Store, Tree, open_error, recover, secret};
+use crate::store::{RESERVE_BYTES, Store, Tree, open_error, recover, secret};
 
 /// An open copy, and what writes to it.
 pub struct Follower {
@@ -51,18 +53,17 @@ impl Follower {
         self.state_id == head.state_id && self.committer.last_number() <= head.last_number
     }
 
-    /// Writes the changes that it lacks; returns their trees.
+    /// Writes the changes that follow its last one; returns their trees.
     ///
     /// # Errors
     /// `INTERNAL` when it cannot: it must be opened again.
-    pub fn follow(&mut self, session: &mut Session, head: &Head) -> Result<BTreeSet<Tree>> {
-        if self.committer.last_number() == head.last_number {
-            return Ok(BTreeSet::new());
+    pub fn follow(&mut self, missing: Vec<Edit>) -> Result<BTreeSet<Tree>> {
+        let dir = &self.store.inner.dir;
+        if free_bytes(dir) < RESERVE_BYTES {
+            return Err(open_error(dir, "the disk is nearly full"));
         }
-        let missing = session.changes_after(self.committer.last_number()).map_err(|cause| self.error(cause))?;
-        let missing = missing.ok_or_else(|| self.error("it is too old".to_owned()))?;
         let trees = missing.iter().map(|edit| edit.tree).collect();
-        self.committer.follow(missing).map_err(|cause| self.error(cause.to_string()))?;
+        self.committer.follow(missing).map_err(|cause| self.error(&cause))?;
         Ok(trees)
     }
 
@@ -76,7 +77,7 @@ impl Follower {
     /// # Errors
     /// `INTERNAL` when they cannot be written.
     pub fn become_active(mut self, remote: RemoteState) -> Result<Store> {
-        self.committer.catch_up(remote).map_err(|cause| self.error(cause.to_string()))?;
+        self.committer.catch_up(remote).map_err(|cause| self.error(&cause))?;
         self.store.begin_writing(self.committer)?;
         Ok(self.store)
     }
@@ -86,7 +87,7 @@ impl Follower {
         self.committer.close();
     }
 
-    fn error(&self, cause: String) -> crate::error::Error {
+    fn error(&self, cause: &std::io::Error) -> Error {
         open_error(&self.store.inner.dir, cause)
     }
 }

@@ -9,7 +9,7 @@ use super::schema::Head;
 use super::target::Target;
 use super::unusable_error;
 use crate::config::DatabaseSettings;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::shared_state::CopyFolder;
 use crate::store::{CopyChange, DatabaseStatus, Standby};
 
@@ -66,12 +66,8 @@ impl<'a> WaitingServer<'a> {
                 active_address: head.active_address.clone(),
                 signing_keys: head.signing_keys.clone(),
             });
-            if let Err(error) = self.follow(session, &head) {
-                // Without a copy, one is made when this server takes over.
-                tracing::error!(%error, "the copy does not follow the database");
-                self.close_copy();
-                self.reopen_at = Instant::now() + REOPEN_INTERVAL;
-            } else if self.follower.is_some() {
+            self.follow(session, &head)?;
+            if self.follower.is_some() {
                 (self.standby.follow)(CopyChange::Current(read_at));
             }
             session.wait_for_notification(STANDBY_INTERVAL);
@@ -81,26 +77,50 @@ impl<'a> WaitingServer<'a> {
         Ok(())
     }
 
-    /// Opens the copy, or writes to it what the database has in addition.
-    fn follow(&mut self, session: &mut Session, head: &Head) -> Result<()> {
+    /// Opens the copy, or writes to it what the database has in addition. A copy that cannot take it is closed; without a copy,
+    /// one is made when this server takes over.
+    ///
+    /// # Errors
+    /// The database does not answer; the copy stays open.
+    fn follow(&mut self, session: &mut Session, head: &Head) -> std::result::Result<(), String> {
         if self.follower.as_ref().is_some_and(|follower| !follower.is_copy_of(head)) {
             self.close_copy();
         }
-        match &mut self.follower {
-            None if Instant::now() < self.reopen_at => Ok(()),
-            None => {
-                let follower = self.follower.insert(Follower::open(self.folder, session, head)?);
-                (self.standby.follow)(CopyChange::Opened(follower.store()));
-                Ok(())
+        let Some(follower) = &mut self.follower else {
+            if Instant::now() >= self.reopen_at {
+                self.open_copy(session, head);
             }
-            Some(follower) => {
-                let trees = follower.follow(session, head)?;
-                if !trees.is_empty() {
-                    (self.standby.follow)(CopyChange::Followed(&trees));
-                }
-                Ok(())
-            }
+            return Ok(());
+        };
+        if follower.last_number() == head.last_number {
+            return Ok(());
         }
+        let Some(missing) = session.changes_after(follower.last_number())? else {
+            tracing::info!("the copy of the database is too old to follow it");
+            self.close_copy();
+            return Ok(());
+        };
+        match follower.follow(missing) {
+            Ok(trees) => (self.standby.follow)(CopyChange::Followed(&trees)),
+            Err(error) => self.give_up_copy(&error),
+        }
+        Ok(())
+    }
+
+    fn open_copy(&mut self, session: &mut Session, head: &Head) {
+        match Follower::open(self.folder, session, head) {
+            Ok(follower) => {
+                (self.standby.follow)(CopyChange::Opened(follower.store()));
+                self.follower = Some(follower);
+            }
+            Err(error) => self.give_up_copy(&error),
+        }
+    }
+
+    fn give_up_copy(&mut self, error: &Error) {
+        tracing::error!(%error, "the copy of the database does not follow it");
+        self.close_copy();
+        self.reopen_at = Instant::now() + REOPEN_INTERVAL;
     }
 
     fn close_copy(&mut self) {

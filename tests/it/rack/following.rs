@@ -85,7 +85,7 @@ impl Pair {
     }
 }
 
-/// The answer to a request; `None` if there is none in time.
+/// The answer to a request; `None` if it does not come in time.
 async fn ask(server: &Server, path: &str, token: Option<&str>) -> Option<Response> {
     let request = server.client.get(format!("{}{path}", server.base)).timeout(ANSWER_TIME);
     let request = token.into_iter().fold(request, |request, token| request.bearer_auth(token));

@@ -22,7 +22,7 @@ use crate::service::library::Library;
 /// sent by the kernel without a copy (at 64 KiB that takes a sixth less CPU time and a third off the 99th percentile).
 const MAX_BUFFERED_BYTES: u64 = 32 << 10;
 
-/// The path of [`file`].
+/// The path of the route.
 pub const PATH: &str = "/api/stream/file";
 
 /// The bytes of a media file

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, Response, StatusCode};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::household::{Household, Server, another_film};
-use crate::kit::response::expect_success;
+use super::household::{Pair, Server, another_film};
+use crate::kit::response::{expect_success, send_until_ready};
 
 /// Longest wait for anything that is no failure.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -16,24 +16,7 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// How long a standby may take that answers itself; one that passes the request on waits for the stopped server.
 const ANSWER_TIME: Duration = Duration::from_millis(1500);
 
-/// An active server, its standby, and the length of the film.
-struct Pair {
-    household: Household,
-    active: Server,
-    standby: Server,
-}
-
 impl Pair {
-    async fn start(settings: &[(&'static str, String)]) -> Option<Self> {
-        let mut household = Household::start().await?;
-        household.settings.extend_from_slice(settings);
-        let mut active = household.server("a");
-        active.wait_until_listening();
-        let mut standby = household.server("b");
-        standby.wait_until_standby();
-        Some(Self { household, active, standby })
-    }
-
     /// Something that an admin adds at the active server.
     async fn add(&self, path: &str, body: Value) -> Value {
         let request = self.active.client.post(format!("{}{path}", self.active.base)).bearer_auth(&self.household.admin);
@@ -47,20 +30,27 @@ impl Pair {
         assert_eq!(request.send().await.unwrap().status(), StatusCode::NO_CONTENT);
     }
 
-    /// Stops the active server, and waits until the standby answers with the whole film itself; then lets it continue.
-    async fn expect_local(&self, path: &str, token: Option<&str>, film: &Path) {
-        self.active.signal(Signal::STOP);
+    /// The answer of the standby while the active server is stopped.
+    async fn local_answer(&self, request: impl Fn() -> RequestBuilder) -> Response {
+        self.active.suspend();
         let began = Instant::now();
-        let response = loop {
-            match ask(&self.standby, path, token).await {
-                Some(response) => break response,
-                None => assert!(began.elapsed() < MAX_WAIT, "the standby does not answer {path} itself"),
+        let answer = loop {
+            match request().timeout(ANSWER_TIME).send().await {
+                Ok(answer) => break answer,
+                // Its copy may not be current yet.
+                Err(fault) => assert!(began.elapsed() < MAX_WAIT, "the standby does not answer itself: {fault}"),
             }
         };
-        assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(response.headers()["x-api-version"], "1");
-        assert!(response.bytes().await.unwrap() == std::fs::read(film).unwrap());
         self.active.signal(Signal::CONT);
+        answer
+    }
+
+    /// Waits until the standby sends the whole film itself.
+    async fn expect_local(&self, path: &str, token: Option<&str>, film: &Path) {
+        let answer = self.local_answer(|| request(&self.standby, Method::GET, path, token)).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.headers()["x-api-version"], "1");
+        assert!(answer.bytes().await.unwrap() == std::fs::read(film).unwrap());
     }
 
     /// Waits until the standby answers with this status.
@@ -78,18 +68,21 @@ impl Pair {
 
     /// Asserts that the standby leaves the answer to the active server.
     async fn expect_passed_on(&self, path: &str, token: Option<&str>) {
-        self.active.signal(Signal::STOP);
+        self.active.suspend();
         let answer = ask(&self.standby, path, token).await;
         self.active.signal(Signal::CONT);
         assert!(answer.is_none(), "{path} was answered with {answer:?}");
     }
 }
 
+fn request(server: &Server, method: Method, path: &str, token: Option<&str>) -> RequestBuilder {
+    let request = server.client.request(method, format!("{}{path}", server.base));
+    token.into_iter().fold(request, |request, token| request.bearer_auth(token))
+}
+
 /// The answer to a request; `None` if it does not come in time.
 async fn ask(server: &Server, path: &str, token: Option<&str>) -> Option<Response> {
-    let request = server.client.get(format!("{}{path}", server.base)).timeout(ANSWER_TIME);
-    let request = token.into_iter().fold(request, |request, token| request.bearer_auth(token));
-    request.send().await.ok()
+    request(server, Method::GET, path, token).timeout(ANSWER_TIME).send().await.ok()
 }
 
 fn file_path(film: &Path) -> String {
@@ -99,31 +92,34 @@ fn file_path(film: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_sends_files_itself_as_the_active_server_does() {
-    let Some(pair) = Pair::start(&[]).await else { return };
+    let Some(pair) = Pair::start().await else { return };
     let (film, token) = (pair.household.film.clone(), pair.household.token.clone());
     let path = file_path(&film);
     pair.expect_local(&path, Some(&token), &film).await;
 
     // Ranges, validators and methods.
     let bytes = std::fs::read(&film).unwrap();
-    let etag = ask(&pair.active, &path, Some(&token)).await.unwrap().headers()["etag"].clone();
-    pair.active.signal(Signal::STOP);
-    let request = |method| pair.standby.client.request(method, format!("{}{path}", pair.standby.base));
-    let request = |method| request(method).bearer_auth(&token).timeout(ANSWER_TIME);
-    let part = request(Method::GET).header("range", "bytes=7-1006").header("if-range", &etag).send().await.unwrap();
+    let answer = request(&pair.active, Method::GET, &path, Some(&token)).send().await.unwrap();
+    let etag = answer.headers()["etag"].clone();
+    let request = |method, headers: &[(&'static str, &str)]| {
+        let request = request(&pair.standby, method, &path, Some(&token));
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+    };
+    let etag_text = etag.to_str().unwrap();
+    let part = || request(Method::GET, &[("range", "bytes=7-1006"), ("if-range", etag_text)]);
+    let part = pair.local_answer(part).await;
     assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
     assert_eq!(part.headers()["content-range"], format!("bytes 7-1006/{}", bytes.len()).as_str());
     assert!(part.bytes().await.unwrap() == bytes[7..=1006]);
-    let head = request(Method::HEAD).send().await.unwrap();
+    let head = pair.local_answer(|| request(Method::HEAD, &[])).await;
     assert_eq!(head.headers()["content-length"], bytes.len().to_string().as_str());
     assert_eq!(head.headers()["etag"], etag, "both servers send the same validator");
-    let unchanged = request(Method::GET).header("if-none-match", &etag).send().await.unwrap();
+    let unchanged = pair.local_answer(|| request(Method::GET, &[("if-none-match", etag_text)])).await;
     assert_eq!(unchanged.status(), StatusCode::NOT_MODIFIED);
-    pair.active.signal(Signal::CONT);
 
     // A signed link for this file opens it, and no other one.
     let info = format!("/api/stream/info/full?{}", path.split_once('?').unwrap().1);
-    let response = ask(&pair.active, &info, Some(&token)).await.unwrap();
+    let response = send_until_ready(self::request(&pair.active, Method::GET, &info, Some(&token))).await;
     let text = expect_success(response, 200).await.to_string();
     let grant = text
         .split_once("/api/stream/file?")
@@ -145,7 +141,7 @@ async fn a_standby_sends_files_itself_as_the_active_server_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_follows_accounts_and_media_folders() {
-    let Some(pair) = Pair::start(&[]).await else { return };
+    let Some(pair) = Pair::start().await else { return };
     let film = pair.household.film.clone();
     let path = file_path(&film);
     pair.expect_local(&path, Some(&pair.household.token), &film).await;
@@ -154,8 +150,8 @@ async fn a_standby_follows_accounts_and_media_folders() {
     let user = json!({"username": "guest", "password": "a long password", "role": "user"});
     let user = pair.add("/api/users", user).await;
     let body = json!({"username": "guest", "password": "a long password", "deviceName": "test"});
-    let request = pair.active.client.post(format!("{}/api/auth/login", pair.active.base)).json(&body);
-    let login = expect_success(request.send().await.unwrap(), 200).await;
+    let login = request(&pair.active, Method::POST, "/api/auth/login", None).json(&body);
+    let login = expect_success(login.send().await.unwrap(), 200).await;
     let token = login["token"].as_str().expect("a token").to_owned();
     pair.expect_local(&path, Some(&token), &film).await;
 
@@ -178,9 +174,35 @@ async fn a_standby_follows_accounts_and_media_folders() {
     let Pair { household, mut active, mut standby } = pair;
     active.kill();
     standby.wait_until_listening();
-    let refused = ask(&standby, &path, Some(&token)).await.unwrap();
+    let refused = request(&standby, Method::GET, &path, Some(&token)).send().await.unwrap();
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
-    assert_eq!(ask(&standby, &path, Some(&household.token)).await.unwrap().status(), StatusCode::OK);
+    let answer = request(&standby, Method::GET, &path, Some(&household.token)).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
     let log = std::fs::read_to_string(household.folder.path().join("b/log")).unwrap();
     assert_eq!(log.matches("the copy of the database is made again").count(), 1, "only at its first start: {log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_that_cannot_follow_answers_nothing_itself() {
+    let Some(pair) = Pair::start().await else { return };
+    let (film, token) = (pair.household.film.clone(), pair.household.token.clone());
+    let path = file_path(&film);
+    pair.expect_local(&path, Some(&token), &film).await;
+    // Its copy may lack a change from now on.
+    pair.household.database.signal(Signal::STOP);
+    let began = Instant::now();
+    loop {
+        pair.active.suspend();
+        let answer = ask(&pair.standby, &path, Some(&token)).await;
+        pair.active.signal(Signal::CONT);
+        if answer.is_none() {
+            break;
+        }
+        assert!(began.elapsed() < MAX_WAIT, "the standby answers from an outdated copy");
+    }
+    pair.wait_for_status(&path, Some(&token), StatusCode::OK).await;
+    pair.household.database.signal(Signal::CONT);
+    pair.expect_local(&path, Some(&token), &film).await;
+    let log = std::fs::read_to_string(pair.household.folder.path().join("b/log")).unwrap();
+    assert_eq!(log.matches("the copy of the database is made again").count(), 1, "the copy stayed open: {log}");
 }

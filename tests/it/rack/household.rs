@@ -139,6 +139,22 @@ impl Server {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
+    /// Stops all its threads. The signal alone is sent before they have stopped.
+    pub fn suspend(&self) {
+        self.signal(rustix::process::Signal::STOP);
+        let threads = format!("/proc/{}/task", self.child.id());
+        let is_running = |thread: std::fs::DirEntry| {
+            let status = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The state is after the name in parentheses (proc_pid_stat(5)).
+            status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('T'))
+        };
+        let began = Instant::now();
+        while std::fs::read_dir(&threads).unwrap().flatten().any(is_running) {
+            assert!(began.elapsed() < Duration::from_secs(60), "its threads have not stopped");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -148,6 +164,24 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// The active server and its standby.
+pub struct Pair {
+    pub household: Household,
+    pub active: Server,
+    pub standby: Server,
+}
+
+impl Pair {
+    pub async fn start() -> Option<Self> {
+        let household = Household::start().await?;
+        let mut active = household.server("a");
+        active.wait_until_listening();
+        let mut standby = household.server("b");
+        standby.wait_until_standby();
+        Some(Self { household, active, standby })
     }
 }
 

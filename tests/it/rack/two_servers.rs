@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::{Value, json};
 
-use super::household::{Household, Server, another_film, progress_path};
+use super::household::{Household, Pair, Server, another_film, progress_path};
 use super::nginx_server::NginxServer;
 use crate::kit::response::{expect_error, expect_success, send_until_ready};
 
@@ -23,23 +23,7 @@ fn rounds() -> u64 {
     std::env::var("HEARTHCAST_FAILOVER_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
 }
 
-/// The active server and its standby, in this order.
-struct Pair {
-    household: Household,
-    active: Server,
-    standby: Server,
-}
-
 impl Pair {
-    async fn start() -> Option<Self> {
-        let household = Household::start().await?;
-        let mut active = household.server("a");
-        active.wait_until_listening();
-        let mut standby = household.server("b");
-        standby.wait_until_standby();
-        Some(Self { household, active, standby })
-    }
-
     fn request(&self, server: &Server, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = server.client.request(method, format!("{}{path}", server.base));
         request.bearer_auth(&self.household.token).timeout(Duration::from_secs(30))

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::app::shutdown_signal;
 use crate::cli::{error_text, runtime};
+use crate::engine::remote::program::codecs::name_error;
 use crate::engine::remote::program::{WorkerOptions, work};
 
 /// The options of a worker for another machine.
@@ -30,6 +31,9 @@ pub struct RemoteArgs {
     /// The ffmpeg program; a bare name is looked up in PATH.
     #[arg(long, value_name = "FILE", default_value = "ffmpeg")]
     ffmpeg: PathBuf,
+    /// A hardware encoder or decoder that is never used, by ffmpeg's name, or `hardware` for all of them; may be repeated.
+    #[arg(long, value_name = "NAME", requires = "server")]
+    forbid: Vec<String>,
 }
 
 impl RemoteArgs {
@@ -56,6 +60,9 @@ impl RemoteArgs {
     }
 
     fn options(self) -> Result<WorkerOptions, String> {
+        if let Some(error) = self.forbid.iter().find_map(|name| name_error(name)) {
+            return Err(error);
+        }
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let host_name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         Ok(WorkerOptions {
@@ -64,6 +71,7 @@ impl RemoteArgs {
             state: self.worker_state.or_else(default_state).ok_or("no state folder: set --worker-state")?,
             slots: self.slots.map_or((processors / 2).max(1), usize::from),
             ffmpeg: self.ffmpeg,
+            forbidden: self.forbid,
             name: self.name.unwrap_or_else(host_name),
         })
     }

@@ -61,3 +61,16 @@ pub async fn answer(replica: &ReadReplica, call: Call) -> Result<Response> {
     let request = FileRequest { method: &call.method, headers: &call.headers };
     file::respond(&replica.library, &call.user()?.visibility, call.media_path()?, request).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::endpoints;
+
+    #[test]
+    fn local_reads_have_the_path_of_their_route() {
+        let is_route = |endpoint: &crate::http::endpoint::Endpoint| is_local(&endpoint.method, endpoint.path);
+        assert_eq!(endpoints().iter().filter(|endpoint| is_route(endpoint)).count(), 1);
+        assert!(is_local(&Method::HEAD, file::PATH) && !is_local(&Method::POST, file::PATH));
+    }
+}

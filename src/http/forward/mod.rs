@@ -73,8 +73,9 @@ pub fn host_and_port(address: &str) -> Option<String> {
     (scheme == "http").then(|| format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80)))
 }
 
-/// Passes requests on, and answers some from `replica`, until `handover` resolves: then this server itself accepts on a duplicate of the same socket, open connections
-/// end with their next response, and requests on them are passed on to it. Ends when all are closed, or 4 s after `stop`.
+/// Passes requests on, and answers some from `replica`, until `handover` resolves: then this server itself accepts on a duplicate
+/// of the same socket, open connections end with their next response, and requests on them are passed on to it. Ends when all are
+/// closed, or 4 s after `stop`.
 ///
 /// # Errors
 /// `INTERNAL` when threads cannot be started.

@@ -1,8 +1,7 @@
 //! Hardware encoders: used after a trial, and replaced by software when they fail. There is no such hardware here, so a wrapper of
 //! ffmpeg and a plugin of GStreamer offer x264 under the name of one, with faults.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hearthcast::config::Config;
@@ -10,54 +9,12 @@ use serde_json::{Value, json};
 
 use super::sessions::{play_to_end, session_path, start};
 use crate::kit::faulty_element::{ElementFault, NO_FAULT, Role, add_element, worker_program};
+use crate::kit::hardware_tools::{NO_DECODER, WORKS, make_tools};
 use crate::kit::response::expect_success;
 use crate::kit::{self, media};
 
 /// Seconds of the film.
 const SECONDS: f64 = 10.0;
-
-/// `{TRIAL}` and `{RUN}` are the commands of an encoder's trial and of a run, `{DECODING}` that of a run whose source hardware
-/// decodes, and of its trials; the real program and its arguments are `ffmpeg "$@"`.
-const WRAPPER: &str = r#"#!/bin/sh
-encodes= decodes= skips= is_run=
-for word in "$@"; do
-    shift
-    if [ "$skips" ]; then
-        skips=
-        continue
-    fi
-    case $word in
-    h264_nvenc) encodes=1; set -- "$@" libx264 -preset; word=ultrafast ;;
-    -copyts) is_run=1 ;;
-    # Trials of other codecs would take most of the time.
-    libx265 | libsvtav1 | libvpx-vp9) echo 'left out' >&2; exit 1 ;;
-    -init_hw_device | -hwaccel | -hwaccel_output_format) decodes=1 skips=1; continue ;;
-    *hwdownload*) word=$(printf %s "$word" | sed 's/hwdownload,format=[a-z0-9]*,//') ;;
-    -preset | -rc | -cq | -no-scenecut | -forced-idr) if [ "$encodes" ]; then skips=1; continue; fi ;;
-    esac
-    set -- "$@" "$word"
-done
-if [ "$decodes" ]; then {DECODING}; fi
-if [ -z "$encodes" ]; then exec ffmpeg "$@"; fi
-if [ "$is_run" ]; then
-    {RUN}
-else
-    {TRIAL}
-fi
-"#;
-
-const WORKS: &str = r#"exec ffmpeg "$@""#;
-const NO_DECODER: &str = "echo 'no such device' >&2; exit 1";
-
-/// A folder with the wrapper and ffprobe; returns the path of the wrapper.
-fn make_tools(folder: &Path, trial: &str, run: &str, decoding: &str) -> PathBuf {
-    let wrapper = WRAPPER.replace("{TRIAL}", trial).replace("{RUN}", run).replace("{DECODING}", decoding);
-    for (name, script) in [("ffmpeg", &*wrapper), ("ffprobe", "#!/bin/sh\nexec ffprobe \"$@\"\n")] {
-        std::fs::write(folder.join(name), script).unwrap();
-        std::fs::set_permissions(folder.join(name), PermissionsExt::from_mode(0o755)).unwrap();
-    }
-    folder.join("ffmpeg")
-}
 
 /// A server with these tools and a film.
 struct Bench {

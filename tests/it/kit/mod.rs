@@ -9,6 +9,7 @@ pub mod disk;
 pub mod faults;
 pub mod faulty_element;
 pub mod file_client;
+pub mod hardware_tools;
 pub mod kill;
 pub mod media;
 mod media_cache;

@@ -33,4 +33,6 @@ mod standby_encoders;
 mod two_servers;
 #[cfg(feature = "cluster")]
 mod worker_failover;
+#[cfg(feature = "cluster")]
+mod worker_hardware;
 mod worker_program;

@@ -18,12 +18,12 @@ use crate::kit::player::{self, PlayerSession};
 use crate::kit::{self, Server};
 
 /// Longest wait for anything that is no failure.
-const MAX_WAIT: Duration = Duration::from_secs(120);
+pub const MAX_WAIT: Duration = Duration::from_secs(120);
 
-const ENCODED: &str = "-c:v libx264 -preset ultrafast -g 50 -c:a aac";
+pub const ENCODED: &str = "-c:v libx264 -preset ultrafast -g 50 -c:a aac";
 
 /// The remote workers of a server.
-async fn remote_workers(server: &Server) -> Vec<Value> {
+pub async fn remote_workers(server: &Server) -> Vec<Value> {
     let view: Value = server.get("/api/stream/v2-workers").send().await.unwrap().json().await.unwrap();
     assert_eq!(view["nodes"].as_array().unwrap().len(), view["workers"].as_array().unwrap().len());
     view["workers"].as_array().unwrap().clone()
@@ -114,7 +114,7 @@ async fn queue_configuration(server: &Server) -> String {
     answer.text().await.unwrap()
 }
 
-async fn start_encode(server: &Server, film: &Path, max_kbps: u32) -> (Value, PlayerSession) {
+pub async fn start_encode(server: &Server, film: &Path, max_kbps: u32) -> (Value, PlayerSession) {
     let transcode = json!({"forceTranscode": true, "profile": {"maxBitrateKbps": max_kbps}});
     let (status, session) = player::start(server, film, transcode).await;
     assert_eq!(status, 200, "{session}");
@@ -122,13 +122,18 @@ async fn start_encode(server: &Server, film: &Path, max_kbps: u32) -> (Value, Pl
     (session, player)
 }
 
+/// The diagnostics of a session.
+pub async fn diagnostics(server: &Server, session: &Value) -> Value {
+    let path = format!("/api/stream/transcode/{}/status", session["sessionId"].as_str().unwrap());
+    let mut status: Value = server.get(&path).send().await.unwrap().json().await.unwrap();
+    status["diagnostics"].take()
+}
+
 /// Waits until the diagnostics of a session name this backend; returns the encoder they name.
 async fn wait_for_encoder(server: &Server, session: &Value, backend: &str) -> String {
     let deadline = Instant::now() + MAX_WAIT;
     loop {
-        let path = format!("/api/stream/transcode/{}/status", session["sessionId"].as_str().unwrap());
-        let status: Value = server.get(&path).send().await.unwrap().json().await.unwrap();
-        let diagnostics = &status["diagnostics"];
+        let diagnostics = diagnostics(server, session).await;
         if diagnostics["pipeline"] == backend {
             return diagnostics["encoder"].as_str().unwrap().to_owned();
         }

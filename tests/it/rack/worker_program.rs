@@ -20,12 +20,30 @@ impl WorkerProgram {
         Self::start(&server.base, &new_code(server).await, folder)
     }
 
+    /// The same with this ffmpeg.
+    #[cfg(feature = "cluster")]
+    pub async fn enrol_with_ffmpeg(server: &Server, folder: &Path, ffmpeg: &Path) -> Self {
+        Self::start_with(&server.base, &new_code(server).await, folder, ffmpeg)
+    }
+
     /// Enrols it with a code at the server of an address.
     pub fn start(base: &str, code: &str, folder: &Path) -> Self {
+        Self::start_with(base, code, folder, Path::new("ffmpeg"))
+    }
+
+    fn start_with(base: &str, code: &str, folder: &Path, ffmpeg: &Path) -> Self {
         let log = File::create(folder.join("log")).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_hearthcast"));
         command.args(["worker", "--server", base, "--code", code, "--slots", "1", "--name", "desktop"]);
-        command.arg("--worker-state").arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command
+            .arg("--worker-state")
+            .arg(folder)
+            .arg("--ffmpeg")
+            .arg(ffmpeg)
+            .env("HEARTHCAST_LOG", "debug")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
         Self { child: command.spawn().expect("the program starts") }
     }
 

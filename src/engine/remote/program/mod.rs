@@ -14,19 +14,17 @@ use tokio::time::interval;
 
 use super::message::RunOffer;
 use super::{nats, subjects};
-use crate::domain::codec::TargetCodec;
 use crate::domain::worker::remote::WorkerReport;
 use crate::engine::ffmpeg::FfmpegBackend;
-use crate::engine::ffmpeg_encoders::encoder_report;
-use crate::engine::hardware_rest::remaining_rest;
-use crate::engine::video_encoders::VideoEncoder;
 
 mod block_cache;
+pub mod codecs;
 mod credential_file;
 mod range_server;
 mod run;
 mod server_client;
 
+use codecs::MachineCodecs;
 use credential_file::CredentialFile;
 use run::WorkerRun;
 use server_client::ServerClient;
@@ -53,6 +51,8 @@ pub struct WorkerOptions {
     /// Runs at once.
     pub slots: usize,
     pub ffmpeg: PathBuf,
+    /// Hardware encoders and decoders that are never used, by ffmpeg's names; [`crate::config::FORBIDDEN_HARDWARE`] forbids all of them.
+    pub forbidden: Vec<String>,
     /// Name of this machine in lists.
     pub name: String,
 }
@@ -76,10 +76,8 @@ pub async fn work(options: WorkerOptions) -> Result<(), String> {
     }
     let server = Arc::new(server);
     server.renew(&file).await?;
-    let report = encoder_report(&options.ffmpeg).await;
-    let encoders: Vec<&'static VideoEncoder> =
-        report.working.iter().copied().filter(|one| one.codec == TargetCodec::H264).collect();
-    let best = *encoders.first().ok_or("no H.264 encoder of this machine's ffmpeg works")?;
+    let codecs = MachineCodecs::new(&options.ffmpeg, options.forbidden);
+    let best = *codecs.encoders().await.first().ok_or("no H.264 encoder of this machine's ffmpeg works")?;
     let program = options.ffmpeg.clone();
     let backend = tokio::task::spawn_blocking(move || FfmpegBackend::with_program(&program)).await;
     let backend = backend.map_err(|cause| cause.to_string())??;
@@ -92,18 +90,19 @@ pub async fn work(options: WorkerOptions) -> Result<(), String> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         slots: options.slots,
-        encoders: encoders.iter().map(|one| one.name.to_owned()).collect(),
-        has_hardware: best.is_hardware,
+        encoders: Vec::new(),
+        has_hardware: false,
         active: 0,
         started_ms: Timestamp::now().as_millisecond(),
     };
     tracing::info!(server = options.server, encoder = best.name, slots = options.slots, "working");
-    let worker = Arc::new(Worker { server, client, backend, encoders, active: AtomicUsize::new(0) });
+    let worker = Arc::new(Worker { server, client, backend, codecs, active: AtomicUsize::new(0) });
     let slots = (0..options.slots).map(|_| worker.clone().take_offers());
     tokio::select! {
         _ = futures_util::future::join_all(slots) => {}
         () = worker.report(report) => {}
         () = worker.keep_credential(&file) => {}
+        () = worker.codecs.follow_devices() => {}
     }
     Ok(())
 }
@@ -113,8 +112,7 @@ struct Worker {
     server: Arc<ServerClient>,
     client: Client,
     backend: FfmpegBackend,
-    /// Those of H.264, best first.
-    encoders: Vec<&'static VideoEncoder>,
+    codecs: MachineCodecs,
     /// Runs in progress.
     active: AtomicUsize,
 }
@@ -125,6 +123,9 @@ impl Worker {
         let mut ticks = interval(REPORT_INTERVAL);
         loop {
             ticks.tick().await;
+            let encoders = self.codecs.encoders().await;
+            report.has_hardware = encoders.first().is_some_and(|best| best.is_hardware);
+            report.encoders = encoders.iter().map(|one| one.name.to_owned()).collect();
             report.active = self.active.load(Ordering::Relaxed);
             if let Ok(payload) = serde_json::to_vec(&report) {
                 let _ = self.client.publish(subjects::report(&report.id), payload.into()).await;
@@ -193,13 +194,15 @@ impl Worker {
     }
 
     async fn make_offered_run(&self, run: &str) -> Result<(), String> {
-        let is_rested =
-            |encoder: &&&'static VideoEncoder| remaining_rest(self.backend.program(), encoder.name).is_none();
-        let encoder = *self.encoders.iter().find(is_rested).ok_or("all encoders rest")?;
+        let encoder = self.codecs.encoder().await.ok_or("all encoders rest")?;
         // Before the claim, so that no message is missed.
         let controls = nats::subscribe(&self.client, subjects::control(self.server.worker_id(), run)).await?;
         let order = self.server.claim(run, encoder).await?;
-        let run = WorkerRun { server: self.server.clone(), backend: self.backend.clone(), encoder, order };
+        let decoder = self.codecs.decoder_of(&order, encoder);
+        let hardware = decoder.map_or("software", |decoder| decoder.name);
+        tracing::debug!(run, "{} encodes, {hardware} decodes", encoder.name);
+        let backend = decoder.map_or_else(|| self.backend.clone(), |decoder| self.backend.with_decoder(decoder));
+        let run = WorkerRun { server: self.server.clone(), backend, encoder, decoder, order };
         run.make(controls).await
     }
 }

@@ -14,6 +14,7 @@ use crate::engine::ffmpeg::FfmpegBackend;
 use crate::engine::hardware_rest::begin_rest;
 use crate::engine::remote::message::{RunControl, RunEnd, WorkOrder};
 use crate::engine::source::SourceFile;
+use crate::engine::video_decoders::HardwareDecoder;
 use crate::engine::video_encoders::VideoEncoder;
 use crate::engine::{Backend, Job, RenditionSpec, Run, RunError};
 
@@ -23,6 +24,8 @@ pub struct WorkerRun {
     pub backend: FfmpegBackend,
     /// The encoder of this machine.
     pub encoder: &'static VideoEncoder,
+    /// The hardware that decodes beside it, which the backend uses; None for software.
+    pub decoder: Option<&'static HardwareDecoder>,
     pub order: WorkOrder,
 }
 
@@ -93,10 +96,11 @@ impl WorkerRun {
         }
     }
 
-    /// Reports a failure. A hardware encoder rests afterwards.
+    /// Reports a failure. The hardware that decoded rests afterwards; without it, the hardware that encoded.
     async fn fail(&self, order: &WorkOrder, error: RunError) -> Result<(), String> {
-        if self.encoder.is_hardware {
-            begin_rest(self.backend.program(), self.encoder.name);
+        let decoder = self.decoder.map(|decoder| decoder.name);
+        if let Some(hardware) = decoder.or(self.encoder.is_hardware.then_some(self.encoder.name)) {
+            begin_rest(self.backend.program(), hardware);
         }
         let reason = error.to_string();
         self.server.end_run(&order.run, &RunEnd { error: Some(error) }).await?;

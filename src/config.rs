@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::domain::codec::TargetCodec;
+use crate::domain::codec::{TargetCodec, is_hardware_decoder, is_hardware_encoder};
 use crate::domain::library::Root;
 use crate::domain::subtitles::TextStyle;
 
@@ -120,6 +120,16 @@ impl BackendSetting {
 
 /// The name in `forbidden_encoders` for all hardware encoders and decoders.
 pub const FORBIDDEN_HARDWARE: &str = "hardware";
+
+/// Whether a list such as `forbidden_encoders` may contain this name.
+pub fn can_be_forbidden(name: &str) -> bool {
+    name == FORBIDDEN_HARDWARE || is_hardware_encoder(name) || is_hardware_decoder(name)
+}
+
+/// Whether such a list forbids the hardware encoder or decoder of this name.
+pub fn is_forbidden(forbidden: &[String], name: &str) -> bool {
+    forbidden.iter().any(|forbidden| forbidden == name || forbidden == FORBIDDEN_HARDWARE)
+}
 
 /// Whether a codec other than H.264 is encoded for clients that prefer it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Config, FORBIDDEN_HARDWARE, Limits};
-use crate::domain::codec::{is_hardware_decoder, is_hardware_encoder};
+use super::{Config, Limits, can_be_forbidden};
 use crate::domain::ssrf::AllowedSources;
 
 impl Config {
@@ -20,12 +19,10 @@ impl Config {
                 errors.push(format!("allowed_origins contains {origin:?}; an origin looks like https://tv.example"));
             }
         }
-        for name in self.forbidden_encoders.iter().filter(|name| *name != FORBIDDEN_HARDWARE) {
-            if !is_hardware_encoder(name) && !is_hardware_decoder(name) {
-                errors.push(format!(
-                    "forbidden_encoders contains {name:?}; `hearthcast doctor` lists the hardware encoders and decoders"
-                ));
-            }
+        for name in self.forbidden_encoders.iter().filter(|name| !can_be_forbidden(name)) {
+            errors.push(format!(
+                "forbidden_encoders contains {name:?}; `hearthcast doctor` lists the hardware encoders and decoders"
+            ));
         }
         if let Some(fault) = self.public_base_url.as_deref().and_then(base_url_error) {
             errors.push(fault);

@@ -26,7 +26,7 @@ pub struct DatabaseStatus {
 
 /// A change of the copy of a standby.
 pub enum CopyChange<'a> {
-    /// It is open for readers, for the first time or again.
+    /// It is open for readers. A copy that was closed is reported once more when it is opened.
     Opened(&'a Store),
     /// It has changes of these trees.
     Followed(&'a BTreeSet<Tree>),

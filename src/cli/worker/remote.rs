@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::app::shutdown_signal;
 use crate::cli::{error_text, runtime};
-use crate::engine::remote::program::codecs::name_error;
+use crate::config::can_be_forbidden;
 use crate::engine::remote::program::{WorkerOptions, work};
 
 /// The options of a worker for another machine.
@@ -60,8 +60,8 @@ impl RemoteArgs {
     }
 
     fn options(self) -> Result<WorkerOptions, String> {
-        if let Some(error) = self.forbid.iter().find_map(|name| name_error(name)) {
-            return Err(error);
+        if let Some(name) = self.forbid.iter().find(|name| !can_be_forbidden(name)) {
+            return Err(format!("--forbid {name}: `hearthcast doctor` lists the hardware encoders and decoders"));
         }
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let host_name = || rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -186,7 +186,12 @@ impl Forwarder {
         let mut active = self.active.clone();
         let current = active.borrow().clone();
         let prefix = ResourceUrls::from_config(&self.config).prefix();
-        if local_read::is_local(&request.method, urls::without_prefix(&request.path, prefix))
+        let path = urls::without_prefix(&request.path, prefix);
+        // From then on this server changes the state, and its copy is not followed any more.
+        let is_handed_over = current.is_this && current.address.is_some();
+        let is_health = path == "/api/health";
+        if !is_handed_over
+            && local_read::is_local(&request.method, path)
             && let Some(replica) = self.replica.get()
         {
             let answered = match local_read::admit(&replica, &request) {
@@ -199,8 +204,7 @@ impl Forwarder {
             }
         }
         let RequestParts { method, path, query, headers, info, body, slot } = request;
-        let is_health = urls::without_prefix(&path, prefix) == "/api/health";
-        if is_health && headers::is_safe(&method) && !(current.is_this && current.address.is_some()) {
+        if is_health && headers::is_safe(&method) && !is_handed_over {
             return Ok(Answer::Own(reply::json(&Health::STANDBY)));
         }
         if method == Method::CONNECT {

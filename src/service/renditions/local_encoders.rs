@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::config::{Config, EncoderSetting, FORBIDDEN_HARDWARE};
+use crate::config::{Config, EncoderSetting, is_forbidden};
 use crate::domain::codec::TargetCodec;
 use crate::engine::encoder_speed::{EncodeSpeed, measure_speed};
 use crate::engine::ffmpeg_decoders::{self, DecoderReport};
@@ -200,7 +200,7 @@ impl LocalEncoders {
 
 /// Why a hardware encoder or decoder is not used now although it works: it is forbidden, or rests after a failure.
 pub(super) fn reason_against(ffmpeg: &Path, forbidden: &[String], name: &'static str) -> Option<String> {
-    if forbidden.iter().any(|forbidden| forbidden == name || forbidden == FORBIDDEN_HARDWARE) {
+    if is_forbidden(forbidden, name) {
         return Some("forbidden by forbidden_encoders".to_owned());
     }
     let rest = remaining_rest(ffmpeg, name)?;

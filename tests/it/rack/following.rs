@@ -57,7 +57,7 @@ impl Pair {
     async fn wait_for_status(&self, path: &str, token: Option<&str>, status: StatusCode) {
         let began = Instant::now();
         loop {
-            let answered = ask(&self.standby, path, token).await.map(|response| response.status());
+            let answered = answer_in_time(&self.standby, path, token).await.map(|response| response.status());
             if answered == Some(status) {
                 return;
             }
@@ -69,7 +69,7 @@ impl Pair {
     /// Asserts that the standby leaves the answer to the active server.
     async fn expect_passed_on(&self, path: &str, token: Option<&str>) {
         self.active.suspend();
-        let answer = ask(&self.standby, path, token).await;
+        let answer = answer_in_time(&self.standby, path, token).await;
         self.active.signal(Signal::CONT);
         assert!(answer.is_none(), "{path} was answered with {answer:?}");
     }
@@ -81,7 +81,7 @@ fn request(server: &Server, method: Method, path: &str, token: Option<&str>) -> 
 }
 
 /// The answer to a request; `None` if it does not come in time.
-async fn ask(server: &Server, path: &str, token: Option<&str>) -> Option<Response> {
+async fn answer_in_time(server: &Server, path: &str, token: Option<&str>) -> Option<Response> {
     request(server, Method::GET, path, token).timeout(ANSWER_TIME).send().await.ok()
 }
 
@@ -193,7 +193,7 @@ async fn a_standby_that_cannot_follow_answers_nothing_itself() {
     let began = Instant::now();
     loop {
         pair.active.suspend();
-        let answer = ask(&pair.standby, &path, Some(&token)).await;
+        let answer = answer_in_time(&pair.standby, &path, Some(&token)).await;
         pair.active.signal(Signal::CONT);
         if answer.is_none() {
             break;

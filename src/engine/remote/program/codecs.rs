@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::FORBIDDEN_HARDWARE;
-use crate::domain::codec::{TargetCodec, is_hardware_decoder, is_hardware_encoder};
+use crate::config::is_forbidden;
+use crate::domain::codec::TargetCodec;
 use crate::domain::plan::VideoPlan;
 use crate::engine::ffmpeg_decoders::{decoder_report, find_decoder_report, retest_decoders};
 use crate::engine::ffmpeg_encoders::{encoder_report, retest_encoders};
@@ -12,16 +12,6 @@ use crate::engine::hardware_rest::remaining_rest;
 use crate::engine::remote::message::WorkOrder;
 use crate::engine::video_decoders::HardwareDecoder;
 use crate::engine::video_encoders::VideoEncoder;
-
-/// Why a name cannot be forbidden, for people; `None` if it can.
-pub fn name_error(name: &str) -> Option<String> {
-    let is_known = name == FORBIDDEN_HARDWARE || is_hardware_encoder(name) || is_hardware_decoder(name);
-    (!is_known).then(|| {
-        format!(
-            "--forbid {name}: it is no hardware encoder or decoder; `hearthcast doctor` lists those of this machine"
-        )
-    })
-}
 
 /// The encoders and decoders of this machine's ffmpeg.
 pub struct MachineCodecs {
@@ -38,8 +28,9 @@ impl MachineCodecs {
     /// The encoders of H.264 that may be used, best first. The first call tests them.
     pub async fn encoders(&self) -> Vec<&'static VideoEncoder> {
         let report = encoder_report(&self.ffmpeg).await;
-        let is_permitted =
-            |one: &&VideoEncoder| one.codec == TargetCodec::H264 && !(one.is_hardware && self.is_forbidden(one.name));
+        let is_permitted = |one: &&VideoEncoder| {
+            one.codec == TargetCodec::H264 && !(one.is_hardware && is_forbidden(&self.forbidden, one.name))
+        };
         report.working.iter().copied().filter(is_permitted).collect()
     }
 
@@ -52,7 +43,8 @@ impl MachineCodecs {
     pub fn decoder_of(&self, order: &WorkOrder, encoder: &VideoEncoder) -> Option<&'static HardwareDecoder> {
         let Some(VideoPlan::Encode(plan)) = &order.rendition.video else { return None };
         let decoder = find_decoder_report(&self.ffmpeg)?.find(encoder, order.media.stream(plan.stream)?)?;
-        (!self.is_forbidden(decoder.name) && remaining_rest(&self.ffmpeg, decoder.name).is_none()).then_some(decoder)
+        (!is_forbidden(&self.forbidden, decoder.name) && remaining_rest(&self.ffmpeg, decoder.name).is_none())
+            .then_some(decoder)
     }
 
     /// Tests the decoders, and both again when a device has come or gone. Never returns.
@@ -64,9 +56,5 @@ impl MachineCodecs {
             retest_encoders(&self.ffmpeg).await;
             retest_decoders(&self.ffmpeg).await;
         }
-    }
-
-    fn is_forbidden(&self, name: &str) -> bool {
-        self.forbidden.iter().any(|forbidden| forbidden == name || forbidden == FORBIDDEN_HARDWARE)
     }
 }

@@ -18,7 +18,7 @@ use crate::domain::worker::remote::WorkerReport;
 use crate::engine::ffmpeg::FfmpegBackend;
 
 mod block_cache;
-pub mod codecs;
+mod codecs;
 mod credential_file;
 mod range_server;
 mod run;

@@ -7,10 +7,14 @@ use std::fmt::Write as _;
 
 use super::subtitles::format_time;
 
-/// Images of a sheet, across and down.
-pub const COLUMNS: usize = 6;
-pub const ROWS: usize = 6;
-pub const IMAGES_PER_SHEET: usize = COLUMNS * ROWS;
+/// Images of a sheet, across and as many down.
+const COLUMNS: usize = 6;
+
+/// The same for a film whose keyframes are decoded cheaply: the start of ffmpeg, one for each sheet, takes most of the time there.
+const CHEAP_COLUMNS: usize = 10;
+
+/// Pixels of such a film at most.
+const MAX_CHEAP_PIXELS: f64 = 1280.0 * 720.0;
 
 /// Longest side of an image, pixels.
 const MAX_SIDE: f64 = 240.0;
@@ -33,12 +37,17 @@ pub struct PreviewLayout {
     pub images: usize,
     /// Width and height of an image, even numbers of pixels.
     pub size: (u32, u32),
+    /// Images of a sheet, across and as many down.
+    pub columns: usize,
     duration_seconds: f64,
 }
 
 impl PreviewLayout {
-    /// `display_aspect` is the width of the video by its height. None for a film without a duration.
-    pub fn new(duration_seconds: f64, display_aspect: f64) -> Option<Self> {
+    /// `display_size` is that of the video, pixels; `is_indexed` whether its keyframes can be read without what lies between them.
+    /// None for a film without a duration.
+    pub fn new(duration_seconds: f64, display_size: (f64, f64), is_indexed: bool) -> Option<Self> {
+        let (width, height) = display_size;
+        let display_aspect = width / height;
         if !(duration_seconds > 0.0 && display_aspect > 0.0 && display_aspect.is_finite()) {
             return None;
         }
@@ -49,17 +58,23 @@ impl PreviewLayout {
             true => (even(MAX_SIDE), even(MAX_SIDE / display_aspect)),
             false => (even(MAX_SIDE * display_aspect), even(MAX_SIDE)),
         };
-        Some(Self { interval_seconds, images, size, duration_seconds })
+        let is_cheap = is_indexed && width * height <= MAX_CHEAP_PIXELS;
+        let columns = if is_cheap { CHEAP_COLUMNS } else { COLUMNS };
+        Some(Self { interval_seconds, images, size, columns, duration_seconds })
+    }
+
+    fn images_per_sheet(&self) -> usize {
+        self.columns * self.columns
     }
 
     pub fn sheets(&self) -> usize {
-        self.images.div_ceil(IMAGES_PER_SHEET)
+        self.images.div_ceil(self.images_per_sheet())
     }
 
     /// The times of the images of a sheet, seconds; none for a sheet that does not exist.
     pub fn times_of(&self, sheet: usize) -> impl Iterator<Item = f64> + use<> {
-        let first = sheet.saturating_mul(IMAGES_PER_SHEET).min(self.images);
-        let end = (first + IMAGES_PER_SHEET).min(self.images);
+        let first = sheet.saturating_mul(self.images_per_sheet()).min(self.images);
+        let end = (first + self.images_per_sheet()).min(self.images);
         let interval = self.interval_seconds;
         (first..end).map(move |image| image as f64 * interval)
     }
@@ -72,8 +87,8 @@ impl PreviewLayout {
             let start = image as f64 * self.interval_seconds;
             let is_last = image + 1 == self.images;
             let end = if is_last { self.duration_seconds.max(start) } else { start + self.interval_seconds };
-            let (sheet, place) = (image / IMAGES_PER_SHEET, image % IMAGES_PER_SHEET);
-            let (x, y) = ((place % COLUMNS) as u32 * width, (place / COLUMNS) as u32 * height);
+            let (sheet, place) = (image / self.images_per_sheet(), image % self.images_per_sheet());
+            let (x, y) = ((place % self.columns) as u32 * width, (place / self.columns) as u32 * height);
             let [start, end] = [start, end].map(|seconds| format_time((seconds * 1000.0).round() as i64, '.'));
             let address = address_of(sheet);
             let _ = write!(text, "\n{start} --> {end}\n{address}#xywh={x},{y},{width},{height}\n");
@@ -94,9 +109,11 @@ pub fn keyframe_places(keyframes: &[f64], times: impl Iterator<Item = f64>) -> V
 mod tests {
     use super::*;
 
+    const FULL_HD: (f64, f64) = (1920.0, 1080.0);
+
     #[test]
     fn the_distance_follows_the_length() {
-        let layout = |duration| PreviewLayout::new(duration, 16.0 / 9.0).unwrap();
+        let layout = |duration| PreviewLayout::new(duration, FULL_HD, true).unwrap();
         let shape = |duration| (layout(duration).interval_seconds, layout(duration).images, layout(duration).sheets());
         assert_eq!(shape(0.5), (2.0, 1, 1));
         assert_eq!(shape(60.0), (2.0, 30, 1));
@@ -105,16 +122,16 @@ mod tests {
         assert_eq!(shape(5400.0), (10.0, 540, 15));
         assert_eq!(layout(1e9).images, MAX_IMAGES);
         assert_eq!(layout(60.0).size, (240, 136));
-        assert_eq!(PreviewLayout::new(60.0, 9.0 / 16.0).unwrap().size, (136, 240));
-        assert_eq!(PreviewLayout::new(60.0, 1000.0).unwrap().size, (240, 32));
-        for (duration, aspect) in [(0.0, 1.0), (f64::NAN, 1.0), (60.0, 0.0), (60.0, f64::INFINITY)] {
-            assert_eq!(PreviewLayout::new(duration, aspect), None);
+        assert_eq!(PreviewLayout::new(60.0, (1080.0, 1920.0), true).unwrap().size, (136, 240));
+        assert_eq!(PreviewLayout::new(60.0, (10_000.0, 10.0), true).unwrap().size, (240, 32));
+        for (duration, size) in [(0.0, FULL_HD), (f64::NAN, FULL_HD), (60.0, (0.0, 2.0)), (60.0, (2.0, 0.0))] {
+            assert_eq!(PreviewLayout::new(duration, size, true), None);
         }
     }
 
     #[test]
     fn every_moment_has_its_place_in_a_sheet() {
-        let layout = PreviewLayout::new(81.5, 16.0 / 9.0).unwrap();
+        let layout = PreviewLayout::new(81.5, FULL_HD, true).unwrap();
         let text = layout.render_webvtt(|sheet| format!("previews/{sheet}?v=1"));
         let cues: Vec<&str> = text.split("\n\n").collect();
         assert_eq!((cues[0], cues.len()), ("WEBVTT", 42));
@@ -123,6 +140,18 @@ mod tests {
         assert_eq!(cues[41], "00:01:20.000 --> 00:01:21.500\npreviews/1?v=1#xywh=960,0,240,136\n");
         assert_eq!(layout.times_of(1).collect::<Vec<_>>(), [72.0, 74.0, 76.0, 78.0, 80.0]);
         assert_eq!(layout.times_of(2).count() + layout.times_of(usize::MAX).count(), 0);
+    }
+
+    #[test]
+    fn sheets_of_small_indexed_video_are_larger() {
+        let hour = |size, is_indexed| PreviewLayout::new(3600.0, size, is_indexed).unwrap();
+        let shape = |layout: PreviewLayout| (layout.columns, layout.sheets(), layout.times_of(0).count());
+        assert_eq!(shape(hour((1280.0, 720.0), true)), (10, 4, 100));
+        assert_eq!(shape(hour((1280.0, 720.0), false)), (6, 10, 36));
+        assert_eq!(shape(hour(FULL_HD, true)), (6, 10, 36));
+        let text = hour((720.0, 1280.0), true).render_webvtt(|sheet| sheet.to_string());
+        assert!(text.contains("\n00:16:30.000 --> 00:16:40.000\n0#xywh=1224,2160,136,240\n"), "{text}");
+        assert!(text.contains("\n00:16:40.000 --> 00:16:50.000\n1#xywh=0,0,136,240\n"), "{text}");
     }
 
     #[test]

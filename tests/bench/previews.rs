@@ -52,7 +52,7 @@ async fn make_all(folder: &Path, path: &Path) -> (f64, f64) {
     let (source, media) = open_film(folder, path).await;
     let (stream, video) = media.video_streams().next().expect("video");
     let duration = media.duration_seconds.expect("a duration");
-    let layout = PreviewLayout::new(duration, 16.0 / 9.0).expect("a layout");
+    let layout = PreviewLayout::new(duration, video.display_size(), true).expect("a layout");
     let (started, begun) = (Instant::now(), processor_seconds());
     let track = open_cmaf_track(&source, &media, stream.index).await.expect("the film is packaged");
     let package: Arc<Package> = Arc::new(track.into());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{output_of, tone_mapping};
 use crate::domain::media::{Container, Media, Video};
-use crate::domain::seek_previews::{COLUMNS, PreviewLayout, ROWS, keyframe_places};
+use crate::domain::seek_previews::{PreviewLayout, keyframe_places};
 use crate::engine::ffmpeg::argument_list::ArgumentList;
 use crate::engine::ffmpeg::to_memory_file;
 use crate::engine::packager::Package;
@@ -85,7 +85,8 @@ pub async fn from_file(
 fn filters(video: &Video, layout: PreviewLayout) -> Vec<String> {
     let (width, height) = layout.size;
     let scale = format!("scale={width}:{height}:flags=bicubic");
-    let tiles = format!("format=yuv420p,scale=out_range=full,setsar=1,tile={COLUMNS}x{ROWS}");
+    let columns = layout.columns;
+    let tiles = format!("format=yuv420p,scale=out_range=full,setsar=1,tile={columns}x{columns}");
     let plain = format!("{scale},{tiles}");
     tone_mapping(video).map(|mapping| format!("{scale},{mapping},{tiles}")).into_iter().chain([plain]).collect()
 }

@@ -90,6 +90,11 @@ pub async fn open_package(
     .await
 }
 
+/// Whether CMAF is made of such streams. Opening one may fail all the same.
+pub fn is_cmaf_source(container: Container, codec: &str) -> bool {
+    matches!(container, Container::Mp4 | Container::Matroska | Container::Webm) && CMAF_CODECS.contains(&codec)
+}
+
 /// Reads what is needed to package one stream (ffmpeg's number) as CMAF, on a blocking thread, in at most 5 s.
 ///
 /// # Errors

@@ -9,13 +9,14 @@ use crate::domain::media::Media;
 use crate::domain::seek_previews::PreviewLayout;
 use crate::domain::visibility::VisiblePaths;
 use crate::engine::artwork::preview_sheet;
+use crate::engine::packager::is_cmaf_source;
 use crate::engine::source::SourceFile;
 use crate::error::{Code, Error, Result};
 use crate::service::Service;
 use crate::service::catalogue::ItemId;
 
 /// Version of layout and images: part of their addresses and of the keys in the cache.
-pub const PREVIEWS_VERSION: u32 = 3;
+pub const PREVIEWS_VERSION: u32 = 4;
 
 /// A film that has previews.
 struct PreviewedFilm {
@@ -72,8 +73,9 @@ impl Service {
         let path = self.catalogue.seen_path_of(paths, id).ok_or_else(no_previews)?;
         let (source, media) = self.open_media(&path).await?.ok_or_else(no_previews)?;
         let (stream, video) = media.video_streams().find(|(stream, _)| stream.is_decodable).ok_or_else(no_previews)?;
-        let (width, height) = video.display_size();
-        let layout = media.duration_seconds.and_then(|duration| PreviewLayout::new(duration, width / height));
+        let is_indexed = is_cmaf_source(media.container, &stream.codec);
+        let duration = media.duration_seconds;
+        let layout = duration.and_then(|duration| PreviewLayout::new(duration, video.display_size(), is_indexed));
         let (stream, layout) = (stream.index, layout.ok_or_else(no_previews)?);
         Ok(PreviewedFilm { source, media, stream, layout })
     }

@@ -10,7 +10,7 @@ use crate::engine::container::bytes::ReadAt;
 use crate::engine::{Result, RunError, TIMELINE_BASE};
 
 /// Most keyframes of one film.
-const MAX_KEYFRAMES: usize = 64;
+const MAX_KEYFRAMES: usize = 128;
 
 /// Largest film, bytes: a keyframe of 4K at a high bit rate has 2 MB.
 const MAX_FILM_BYTES: u64 = 128 << 20;
@@ -19,7 +19,7 @@ impl CmafTrack {
     /// The init segment and one fragment with the keyframes at these places of [`Self::index`], one second apart.
     ///
     /// # Errors
-    /// `SourceRead` if a keyframe does not exist or cannot be read, and for audio; `Internal` for more than 64 places.
+    /// `SourceRead` if a keyframe does not exist or cannot be read, and for audio; `Internal` for more than 128 places.
     pub fn keyframe_film(&self, file: &(impl ReadAt + ?Sized), places: &[usize]) -> Result<Vec<u8>> {
         if places.len() > MAX_KEYFRAMES {
             return Err(RunError::Internal(format!("{} keyframes are too many for one film", places.len())));

@@ -29,7 +29,7 @@ pub async fn index(service: Arc<Service>, call: Call) -> Result<Response> {
 
 /// A sheet of seek previews
 ///
-/// A JPEG of 6 by 6 images, made when it is first requested.
+/// A JPEG of 6 by 6 images, or of 10 by 10 of small video, made when it is first requested. Where each image is, the WebVTT file says.
 #[utoipa::path(get, path = "/api/library/items/{id}/artwork/previews/{sheet}", params(
     ("id" = String, Path, description = "Id of an item"),
     ("sheet" = u32, Path, description = "From 0"),

@@ -242,7 +242,8 @@ async fn update_file(service: &Arc<Service>, folder: &str, file: &MediaFile, sta
     }
     let started = Instant::now();
     let updated = read_file(service, folder, file, stamp).await;
-    if idle::is_busy(service) {
+    // An item that is due waits for its renamed file for a few seconds only.
+    if idle::is_busy(service) && !service.channels.waits_for_renamed_file() {
         tokio::time::sleep((started.elapsed() * BUSY_PAUSE).min(MAX_PAUSE)).await;
     }
     updated

@@ -1,7 +1,6 @@
 //! The library as channels need it: which files a rule selects, what an item is called, and where a file is now.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -45,7 +44,7 @@ impl Channels {
 
     /// Whether an item that is due waits for the catalogue to find its renamed file.
     pub fn waits_for_renamed_file(&self) -> bool {
-        self.rename_waits.load(Ordering::Relaxed) > 0
+        Arc::strong_count(&self.rename_waits) > 1
     }
 
     /// Notifies the task that applies the rules of channels.
@@ -60,22 +59,6 @@ const MAX_RENAME_WAIT: Duration = Duration::from_secs(5);
 /// Between two looks at the catalogue.
 const RENAME_INTERVAL: Duration = Duration::from_millis(200);
 
-/// One item's wait, counted while it lasts.
-struct RenameWait<'a>(&'a AtomicUsize);
-
-impl<'a> RenameWait<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for RenameWait<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Service {
     /// The path at which an item's content is now: its own, otherwise that of another file with the same content. Its own as
     /// well if no file has the content any more.
@@ -84,7 +67,7 @@ impl Service {
         if self.has_content(&item.path, content).await {
             return item.path.clone();
         }
-        let _wait = RenameWait::new(&self.channels.rename_waits);
+        let _wait = self.channels.rename_waits.clone();
         let deadline = Instant::now() + MAX_RENAME_WAIT;
         loop {
             if let Some(path) = self.find_content(&item.path, content).await {

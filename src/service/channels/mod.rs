@@ -2,7 +2,7 @@
 #![doc = include_str!("README.md")]
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
@@ -63,8 +63,8 @@ pub struct Channels {
     clock_locks: clocks::ClockLocks,
     /// None only in tests of this room.
     library_items: Option<Arc<dyn LibraryItems>>,
-    /// Items that wait for the catalogue to find their renamed files.
-    rename_waits: AtomicUsize,
+    /// Shared by each item that waits for the catalogue to find its renamed file.
+    rename_waits: Arc<()>,
     /// Notifies the task that makes channels follow the library.
     library_changed: Notify,
     /// Notifies recordings after a change of a channel or a guide.
@@ -168,7 +168,7 @@ impl Channels {
             oldest_programmes,
             clock_locks,
             library_items: None,
-            rename_waits: AtomicUsize::new(0),
+            rename_waits: Arc::default(),
             library_changed: Notify::new(),
             guide_changed: Arc::default(),
             edit_lock,

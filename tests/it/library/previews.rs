@@ -12,8 +12,10 @@ use crate::kit;
 use crate::kit::media::run_ffmpeg;
 use crate::kit::response::{expect_error, expect_success, send_until_ready};
 
-/// Brighter by this every two seconds, of 255, and dark again after so many steps.
+/// Steps until the film is dark again.
 const STEPS: usize = 25;
+
+/// Brighter by this every two seconds, of 255.
 const STEP: f64 = 8.0 * 255.0 / 219.0;
 
 /// The mean brightness of each image of a sheet with so many across and down.

@@ -1,5 +1,6 @@
 //! The catalogue as channels need it: rules, titles, and where a content is.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::Catalogue;
@@ -12,6 +13,7 @@ use crate::domain::catalogue::{ItemKind, WatchedFilter};
 use crate::domain::channel_rule::{ItemRule, RuleCondition};
 use crate::domain::library::compare_natural;
 use crate::domain::schedule::ItemNames;
+use crate::engine::folder::EntryTarget;
 use crate::service::Service;
 use crate::service::channels::{LibraryFile, LibraryItems};
 
@@ -80,6 +82,28 @@ impl LibraryItems for Catalogue {
 
     fn paths_of(&self, content: ItemId) -> Vec<String> {
         self.read_index().paths(content)
+    }
+
+    fn version_of(&self, content: ItemId) -> Option<EntryTarget> {
+        let listed = self.read_index().by_id(content).map(IndexedItem::version);
+        listed.or_else(|| self.lock_pending().gone.get(&content).copied())
+    }
+
+    fn has_files_below(&self, folder: &str) -> bool {
+        self.read_index().has_files_below(folder)
+    }
+
+    fn unread_folders(&self, near: &str, limit: usize) -> Vec<String> {
+        let pending = self.lock_pending();
+        let likeness = |folder: &str| folder.bytes().zip(near.bytes()).take_while(|(one, other)| one == other).count();
+        let mut folders: Vec<_> =
+            pending.folders.iter().chain(&pending.reading).map(|folder| (Reverse(likeness(folder)), folder)).collect();
+        if limit < folders.len() {
+            folders.select_nth_unstable(limit);
+            folders.truncate(limit);
+        }
+        folders.sort_unstable();
+        folders.into_iter().map(|(_, folder)| folder.clone()).collect()
     }
 
     fn is_current(&self, root_count: usize) -> bool {

@@ -350,12 +350,21 @@ impl CatalogueIndex {
 
     /// The folder of an album and the folders in it, as far as they have files.
     pub(super) fn folders_of_album(&self, folder: &str) -> impl Iterator<Item = &str> {
+        let is_in =
+            move |other: &str| other == folder || other.rsplit_once('/').is_some_and(|(above, _)| above == folder);
+        self.at_or_below(folder).map(|(other, _)| other).filter(move |other| is_in(other))
+    }
+
+    /// Whether there are files at or below a folder.
+    pub(super) fn has_files_below(&self, folder: &str) -> bool {
+        self.at_or_below(folder).any(|(_, items)| !items.slots.is_empty())
+    }
+
+    fn at_or_below(&self, folder: &str) -> impl Iterator<Item = (&str, &FolderItems)> {
         // The character after `/` is `0`.
         let (first, end) = (format!("{folder}/"), format!("{folder}0"));
         let below = self.folders.range::<str, _>((Bound::Included(&*first), Bound::Excluded(&*end)));
-        let own = self.folders.get_key_value(folder);
-        let is_in = move |other: &&str| other.rsplit_once('/').is_some_and(|(above, _)| above == folder);
-        own.map(|(own, _)| &**own).into_iter().chain(below.map(|(other, _)| &**other).filter(is_in))
+        self.folders.get_key_value(folder).into_iter().chain(below).map(|(folder, items)| (&**folder, items))
     }
 
     /// The first item that was not probed, at or after a slot.

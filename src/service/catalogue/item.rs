@@ -1,6 +1,7 @@
 //! One item in memory, and as it is listed.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use super::artwork::ArtworkVersions;
 use super::view::IndexView;
@@ -9,6 +10,7 @@ use crate::domain::catalogue::{AlbumId, Facts, ItemKind};
 pub use crate::domain::catalogue::{ItemId, SeriesId};
 use crate::domain::hash_to_u64;
 use crate::domain::progress::ProgressRecord;
+use crate::engine::folder::EntryTarget;
 use jiff::civil::Date;
 
 /// Genres and people of an item by which it is found. Its details have all.
@@ -127,6 +129,15 @@ impl IndexedItem {
 
     pub(super) fn path(&self) -> String {
         join_path(&self.folder, &self.name)
+    }
+
+    /// The length and time of its file, as a folder reports them.
+    pub(super) fn version(&self) -> EntryTarget {
+        let modified_ns = u64::try_from(self.modified_ns).unwrap_or(0);
+        EntryTarget::File {
+            size_bytes: self.size_bytes,
+            modified: SystemTime::UNIX_EPOCH + Duration::from_nanos(modified_ns),
+        }
     }
 
     /// Another one if its own artwork may be another one.

@@ -1,10 +1,11 @@
 #![doc = include_str!("README.md")]
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::{Notify, watch};
 
+use crate::engine::folder::EntryTarget;
 use crate::error::{Code, Error, Result};
 use crate::store::Store;
 
@@ -53,9 +54,13 @@ pub use search::{MAX_QUERY_BYTES, MAX_SEARCH_RESULTS, PersonResult, SearchResult
 pub use series::{SeasonDetails, SeriesDetails, SeriesSummary};
 
 use index::CatalogueIndex;
+use item::IndexedItem;
 
 /// Folders that wait to be read; one more makes the watcher's next full scan find them again.
 const MAX_PENDING_FOLDERS: usize = 500_000;
+
+/// Files that are gone and whose length and time are remembered.
+const MAX_GONE_FILES: usize = 20_000;
 
 /// All items of the library.
 pub struct Catalogue {
@@ -73,8 +78,11 @@ struct PendingFolders {
     folders: BTreeSet<String>,
     /// Roots whose folders have all been reported once.
     reported_roots: HashSet<String>,
-    is_reading: bool,
+    /// The folder that is being read.
+    reading: Option<String>,
     is_loaded: bool,
+    /// Lengths and times of files that are gone, until no folder waits: a renamed one may be in a folder that does.
+    gone: HashMap<ItemId, EntryTarget>,
 }
 
 impl Catalogue {
@@ -122,8 +130,21 @@ impl Catalogue {
     /// Whether every folder was read since the start, and no change waits.
     pub fn is_current(&self, root_count: usize) -> bool {
         let pending = self.lock_pending();
-        let has_work = pending.is_reading || !pending.folders.is_empty();
+        let has_work = pending.reading.is_some() || !pending.folders.is_empty();
         pending.is_loaded && pending.reported_roots.len() >= root_count && !has_work
+    }
+
+    /// Removes a file that is gone from the index; returns its item.
+    fn remove(&self, folder: &str, name: &str) -> Option<ItemId> {
+        let mut index = self.write_index();
+        let version = index.file(folder, name).map(IndexedItem::version);
+        let removed = index.remove(folder, name)?;
+        drop(index);
+        let mut pending = self.lock_pending();
+        if pending.gone.len() < MAX_GONE_FILES {
+            pending.gone.extend(version.map(|version| (removed, version)));
+        }
+        Some(removed)
     }
 
     fn lock_pending(&self) -> MutexGuard<'_, PendingFolders> {

@@ -1,6 +1,6 @@
 //! Folders read into the catalogue: files that are new, changed or gone, and their NFO files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -81,7 +81,7 @@ async fn run(service: Arc<Service>) {
                 if let Err(fault) = read_folder(&service, &folder, &mut changes).await {
                     tracing::info!(%fault, media.path = folder, "a folder was not catalogued");
                 }
-                service.catalogue.lock_pending().is_reading = false;
+                service.catalogue.lock_pending().reading = None;
             }
             None => prober.run_until(&service, service.catalogue.work_arrived.notified()).await,
         }
@@ -89,11 +89,13 @@ async fn run(service: Arc<Service>) {
 }
 
 impl Catalogue {
-    fn take_folder(&self) -> Option<String> {
+    pub(super) fn take_folder(&self) -> Option<String> {
         let mut pending = self.lock_pending();
-        let folder = pending.folders.pop_first();
-        pending.is_reading = folder.is_some();
-        folder
+        pending.reading = pending.folders.pop_first();
+        if pending.reading.is_none() {
+            pending.gone = HashMap::new();
+        }
+        pending.reading.clone()
     }
 
     /// Stores the record of a file and puts it into the index.
@@ -205,7 +207,7 @@ async fn read_folder(service: &Arc<Service>, folder: &str, changes: &mut ItemCha
 
 async fn remove_file(service: &Service, folder: &str, name: &str, changes: &mut ItemChanges) {
     let (catalogue, path) = (&service.catalogue, join_path(folder, name));
-    let removed = catalogue.write_index().remove(folder, name);
+    let removed = catalogue.remove(folder, name);
     changes.add(removed);
     if let Err(fault) = catalogue.store.delete(Tree::Catalogue, &path).await {
         tracing::warn!(%fault, media.path = folder, "a removed file stays in the stored catalogue");

@@ -14,6 +14,7 @@ use crate::domain::catalogue::names::Names;
 use crate::domain::library::kind_from_name;
 use crate::domain::nfo::Nfo;
 use crate::domain::visibility::VisiblePaths;
+use crate::service::channels::LibraryItems;
 
 mod random_edits;
 
@@ -69,6 +70,32 @@ fn a_removed_file_leaves_nothing_and_its_copy_takes_its_place() {
     assert!(index.series.get(series).is_none() && index.series.find("lost").is_empty());
     put(&mut index, "TV/Lost/Season 1/Lost S01E03.mkv", &record(3, None));
     assert_eq!(index.series.find("lost").len(), 1, "slots and numbers are used again");
+}
+
+#[test]
+fn unread_folders_are_those_most_like_a_former_one_and_gone_files_keep_their_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalogue = Catalogue::new(Store::open(folder.path()).unwrap());
+    put(&mut catalogue.write_index(), "Movies/Alien (1979)/Alien.mkv", &record(1, None));
+    let id = ItemId::parse(&record(1, None).id).unwrap();
+    let version = catalogue.version_of(id);
+    assert!(matches!(version, Some(EntryTarget::File { size_bytes: 1, .. })));
+    assert!(catalogue.has_files_below("Movies") && !catalogue.has_files_below("Movies/Alien"));
+
+    let changed = ["Movies/Alien (1979) {tmdb-348}", "Movies/Aliens", "Movies", "TV/Lost", "Books"];
+    catalogue.update_folders(changed.map(str::to_owned));
+    assert_eq!(catalogue.take_folder().as_deref(), Some("Books"));
+    let unread = |limit| catalogue.unread_folders("Movies/Alien (1979)", limit);
+    assert_eq!(unread(3), ["Movies/Alien (1979) {tmdb-348}", "Movies/Aliens", "Movies"]);
+    assert_eq!(unread(9)[3..], ["Books", "TV/Lost"], "the one that is being read is not read yet");
+
+    assert_eq!(catalogue.remove("Movies/Alien (1979)", "Alien.mkv"), Some(id));
+    for _ in 0..4 {
+        assert!(catalogue.take_folder().is_some());
+        assert_eq!(catalogue.version_of(id), version);
+    }
+    assert_eq!(catalogue.take_folder(), None);
+    assert_eq!((catalogue.version_of(id), catalogue.has_files_below("Movies")), (None, false));
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod item_store;
 mod items;
 mod library_items;
 mod programme_cache;
+mod renamed_files;
 pub mod rights;
 mod segment_bounds;
 pub mod slates;
@@ -45,6 +46,7 @@ pub use import::PlannedChannel;
 use item_store::ItemStore;
 pub use library_items::{LibraryFile, LibraryItems};
 use programme_cache::ProgrammeCache;
+use renamed_files::RenamedFiles;
 pub use viewers::{NewView, START_OVER, ViewStart, Viewer, Viewers};
 
 /// Channels at most.
@@ -63,8 +65,7 @@ pub struct Channels {
     clock_locks: clocks::ClockLocks,
     /// None only in tests of this room.
     library_items: Option<Arc<dyn LibraryItems>>,
-    /// Shared by each item that waits for the catalogue to find its renamed file.
-    rename_waits: Arc<()>,
+    renamed_files: RenamedFiles,
     /// Notifies the task that makes channels follow the library.
     library_changed: Notify,
     /// Notifies recordings after a change of a channel or a guide.
@@ -168,7 +169,7 @@ impl Channels {
             oldest_programmes,
             clock_locks,
             library_items: None,
-            rename_waits: Arc::default(),
+            renamed_files: RenamedFiles::default(),
             library_changed: Notify::new(),
             guide_changed: Arc::default(),
             edit_lock,

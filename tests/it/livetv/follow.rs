@@ -220,6 +220,22 @@ async fn rules_select_by_what_the_library_knows() {
     }
 }
 
+/// Watches the last two minutes of a channel, in which each of its items is aired at least once, without a slate.
+async fn air_each_once(server: &Server, channel: &Value, segment_count: usize) {
+    let end = server.service.clock.now().as_second();
+    let target = format!("/api/livetv/watch/{}", channel["id"]);
+    let list = server.get(&format!("{target}/live.m3u8?at={}&end={end}", end - 125)).send().await.unwrap();
+    let list = list.text().await.unwrap();
+    let segments: Vec<&str> = list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+    assert!(segments.len() >= segment_count, "{list}");
+    for segment in &segments {
+        let answer = server.get(&format!("{target}/{segment}")).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{segment}");
+    }
+    let slates = server.service.slates.counts().snapshot().values().map(|count| count.started).sum::<u64>();
+    assert_eq!(slates, 0, "no slate was aired");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn renamed_files_are_aired_without_a_slate() {
     let root = tempfile::tempdir().unwrap();
@@ -230,22 +246,7 @@ async fn renamed_files_are_aired_without_a_slate() {
         json!({"name": "Renamed", "scheduleMode": "sequential", "startAt": "2026-01-01T00:00:00Z", "items": items});
     let channel = add_channel(&server, &body).await;
     std::fs::rename(root.path().join("old"), root.path().join("new")).unwrap();
-    // Every item once.
-    let end = server.service.clock.now().as_second();
-    let air = async || {
-        let target = format!("/api/livetv/watch/{}", channel["id"]);
-        let list = server.get(&format!("{target}/live.m3u8?at={}&end={end}", end - 125)).send().await.unwrap();
-        let list = list.text().await.unwrap();
-        let segments: Vec<&str> = list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
-        assert!(segments.len() >= 30, "{list}");
-        for segment in &segments {
-            let answer = server.get(&format!("{target}/{segment}")).send().await.unwrap();
-            assert_eq!(answer.status(), 200, "{segment}");
-        }
-    };
-    air().await;
-    let slates = || server.service.slates.counts().snapshot().values().map(|count| count.started).sum::<u64>();
-    assert_eq!(slates(), 0, "no slate was aired");
+    air_each_once(&server, &channel, 30).await;
 
     // The channel can be changed with the paths it was made with, once the catalogue knows where the files are.
     let is_moved = |item: &Value| item["mediaPath"].as_str().unwrap().contains("/new/");
@@ -256,6 +257,38 @@ async fn renamed_files_are_aired_without_a_slate() {
     let target = format!("{CHANNELS}/{}", channel["id"]);
     let changed = send_as_admin(&server, Method::PATCH, &target, &json!({"items": items[..2], "name": "Kept"})).await;
     assert_eq!(expect_success(changed, 200).await["channel"]["itemCount"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renamed_files_are_aired_before_the_catalogue_has_read_their_folders() {
+    let root = tempfile::tempdir().unwrap();
+    let mut films = Films::new(root.path(), 4);
+    let paths = ["Movies/Alien/film.mp4", "Movies/Brazil/film.mp4", "Movies/Brazil/other.mp4", "Series/Lost/S1/1.mp4"];
+    let items: Vec<_> = paths.map(|path| json!({"path": films.write(path)})).into();
+    let server = kit::start_server(&[root.path()]).await;
+    catalogue::start(&server.service);
+    // Without a watcher no change is noticed, as on a disk that is too slow.
+    let top = root.path().to_str().unwrap();
+    let folders = ["Movies/Alien", "Movies/Brazil", "Series/Lost/S1"].map(|folder| format!("{top}/{folder}"));
+    server.service.catalogue.update_root(top, folders);
+    wait_for(&server, "/api/library/items", |answer| answer["total"] == 4 && answer["scanning"] == false).await;
+    let body =
+        json!({"name": "Renamed", "scheduleMode": "sequential", "startAt": "2026-01-01T00:00:00Z", "items": items});
+    let channel = add_channel(&server, &body).await;
+    for (former, path) in [
+        ("Movies/Alien", "Movies/Alien (1979)"),
+        ("Movies/Brazil/film.mp4", "Movies/Brazil/Brazil (1985).mp4"),
+        ("Movies/Brazil/other.mp4", "Movies/Brazil/Time Bandits (1981).mp4"),
+        ("Series", "TV"),
+    ] {
+        std::fs::rename(root.path().join(former), root.path().join(path)).unwrap();
+    }
+    air_each_once(&server, &channel, 30).await;
+    let listed = get(&server, "/api/library/items").await;
+    let mut listed: Vec<&str> =
+        listed["items"].as_array().unwrap().iter().map(|item| item["mediaPath"].as_str().unwrap()).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, paths.map(|path| format!("{top}/{path}")), "the catalogue lists them where they were");
 }
 
 #[tokio::test(flavor = "multi_thread")]

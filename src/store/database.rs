@@ -12,7 +12,7 @@ use super::draft::Draft;
 use super::recover::{self, RecoveredState};
 use super::shared_state::CopyFolder;
 use super::tree::Tree;
-use super::{COPY_FILE, Standby, Store, journal, open_error, quarantine, secret, tail};
+use super::{COPY_FILE, Standby, Store, computed, journal, open_error, quarantine, secret, tail};
 use crate::config::DatabaseSettings;
 use crate::error::{Code, Error, Result};
 
@@ -150,7 +150,7 @@ fn rebuild(dir: &Path, session: &mut Session) -> Result<()> {
         added.map_err(|cause| cause.to_string())
     });
     read.map_err(|cause| open_error(dir, cause))?;
-    for name in ["journal", "db", tail::FILE_NAME] {
+    for name in ["journal", "db", computed::FOLDER, tail::FILE_NAME] {
         if dir.join(name).exists() {
             quarantine::move_away(dir, name).map_err(to_error)?;
         }

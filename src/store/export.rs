@@ -17,7 +17,7 @@ use super::lock::StateLock;
 use super::shared_state::{outside_of_runtime, refuse_copy};
 use super::snapshot::Snapshot;
 use super::tree::Tree;
-use super::{Store, database, draft, journal, open_error, permissions, quarantine, recover, secret, tail};
+use super::{Store, computed, database, draft, journal, open_error, permissions, quarantine, recover, secret, tail};
 use crate::config::DatabaseSettings;
 use crate::error::{Code, Error, Result};
 
@@ -208,7 +208,7 @@ pub fn import(dir: &Path, from: impl BufRead, replace: bool) -> Result<u64> {
     if dir.join("journal").exists() {
         quarantine::keep_copy(dir, "journal").map_err(to_error)?;
     }
-    for name in ["db", tail::FILE_NAME] {
+    for name in ["db", computed::FOLDER, tail::FILE_NAME] {
         if dir.join(name).exists() {
             quarantine::move_away(dir, name).map_err(to_error)?;
         }

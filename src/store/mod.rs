@@ -17,6 +17,7 @@ use crate::error::{Code, Error, Result};
 mod appender;
 mod batch;
 mod commit;
+mod computed;
 #[cfg(feature = "cluster")]
 mod database;
 #[cfg(not(feature = "cluster"))]
@@ -42,6 +43,7 @@ mod tree;
 
 pub use batch::{Batch, Edit, MAX_BATCH_CHANGES};
 use commit::{CommitError, Committer, StoreSizes};
+use computed::ComputedRecords;
 pub use database::{machine_error as database_machine_error, settings_error as database_settings_error};
 pub use export::{backup, backup_database, export, export_database, import, import_into_database};
 use lock::StateLock;
@@ -73,6 +75,7 @@ struct Inner {
     dir: PathBuf,
     reserve_bytes: u64,
     view: commit::SharedView,
+    computed: Arc<ComputedRecords>,
     /// Records that were found lost while opening, as `tree/key`.
     lost_records: Vec<String>,
     /// Missing as long as this server is a standby.
@@ -128,8 +131,9 @@ impl Store {
         let lost_records = std::mem::take(&mut recovered.lost_records);
         let commit_times = Arc::<Histogram>::default();
         let (committer, view) = Committer::new(dir.to_owned(), recovered, sizes, commit_times.clone());
-        let (dir, reserve_bytes, writer) = (dir.to_owned(), sizes.reserve_bytes, OnceLock::new());
-        let inner = Inner { dir, reserve_bytes, view, lost_records, writer, commit_times, _lock: lock };
+        let (reserve_bytes, computed) = (sizes.reserve_bytes, Arc::new(ComputedRecords::open(dir)));
+        let (dir, writer) = (dir.to_owned(), OnceLock::new());
+        let inner = Inner { dir, reserve_bytes, view, computed, lost_records, writer, commit_times, _lock: lock };
         (Self { inner: Arc::new(inner) }, committer)
     }
 
@@ -150,6 +154,11 @@ impl Store {
     /// # Errors
     /// `INTERNAL` for a record that is damaged or cannot be read: it is never reported as missing.
     pub fn get<T: DeserializeOwned>(&self, tree: Tree, key: &str) -> Result<Option<T>> {
+        if let Some(computed) = self.inner.computed.get(tree) {
+            let json = computed.get(key).map_err(|cause| record_error(tree, key, cause))?;
+            let value = json.map(|json| serde_json::from_slice(&json)).transpose();
+            return value.map_err(|cause| record_error(tree, key, cause));
+        }
         let sled_tree = {
             let view = self.view();
             if let Some(json) = view.unindexed.get(&(tree, key.to_owned())) {
@@ -191,10 +200,11 @@ impl Store {
                 edits.push(edit);
             }
         }
-        match &*edits {
-            [] => return Ok(false),
-            [edit] if !edit.tree.journaled() => return self.write_unjournaled(edit),
-            _ => {}
+        match edits.first() {
+            None => return Ok(false),
+            // Those of a batch are all journaled.
+            Some(edit) if !edit.tree.journaled() => return self.write_computed(edits.remove(0)).await,
+            Some(_) => {}
         }
         let (reply, outcome) = oneshot::channel();
         let Some(writer) = self.inner.writer.get() else {
@@ -230,6 +240,14 @@ impl Store {
 
     /// Calls a function with every record of a tree, ordered by key, without keeping them all in memory.
     pub fn for_each<T: DeserializeOwned>(&self, tree: Tree, mut visit: impl FnMut(&str, T)) -> Result<()> {
+        if let Some(computed) = self.inner.computed.get(tree) {
+            return computed
+                .for_each(|key, json| {
+                    visit(key, serde_json::from_slice(json)?);
+                    Ok(())
+                })
+                .map_err(|cause| record_error(tree, "?", cause));
+        }
         let (sled_tree, mut unindexed) = {
             let view = self.view();
             let unindexed = view.unindexed.iter().filter(|((of, _), _)| *of == tree);
@@ -262,6 +280,10 @@ impl Store {
 
     /// Lists the keys of a tree that begin with `prefix`, in order.
     pub fn keys(&self, tree: Tree, prefix: &str) -> Result<Vec<String>> {
+        if let Some(computed) = self.inner.computed.get(tree) {
+            let keys = computed.keys().map_err(|cause| record_error(tree, prefix, cause))?;
+            return Ok(keys.into_iter().filter(|key| key.starts_with(prefix)).collect());
+        }
         let view = self.view();
         let found = tree_in_index(&view, tree)?.scan_prefix(prefix).keys();
         let found = found.map(|key| key.map(|key| String::from_utf8_lossy(&key).into_owned()));
@@ -282,6 +304,9 @@ impl Store {
     }
 
     fn contains(&self, tree: Tree, key: &str) -> Result<bool> {
+        if let Some(computed) = self.inner.computed.get(tree) {
+            return computed.contains(key).map_err(|cause| record_error(tree, key, cause));
+        }
         let view = self.view();
         if let Some(json) = view.unindexed.get(&(tree, key.to_owned())) {
             return Ok(json.is_some());
@@ -289,14 +314,14 @@ impl Store {
         tree_in_index(&view, tree)?.contains_key(key).map_err(|cause| record_error(tree, key, cause))
     }
 
-    /// Writes directly to the index: records of trees that are not journaled can be computed again.
-    fn write_unjournaled(&self, Edit { tree, key, json }: &Edit) -> Result<bool> {
+    async fn write_computed(&self, Edit { tree, key, json }: Edit) -> Result<bool> {
         if disk_space::free_bytes(&self.inner.dir) < self.inner.reserve_bytes {
             return Err(not_stored_error("the disk is nearly full"));
         }
-        let view = self.view();
-        let index = view.index.as_ref().ok_or_else(|| not_stored_error("the index is being reopened"))?;
-        index.set(*tree, key, 0, json.as_deref()).map(|before| before.is_some()).map_err(not_stored_error)
+        let computed = self.inner.computed.clone();
+        // It may rewrite the file.
+        let set = move || computed.get(tree).map_or(Ok(false), |records| records.set(&key, json.as_deref()));
+        tokio::task::spawn_blocking(set).await.map_err(not_stored_error)?.map_err(not_stored_error)
     }
 }
 

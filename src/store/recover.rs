@@ -15,7 +15,7 @@ use super::journal::{self, JournalContents, JournalError};
 use super::rewrite::{StateContents, rewrite_journal};
 use super::tail::{self, Tail};
 use super::tree::Tree;
-use super::{draft, migrate, open_error, quarantine};
+use super::{computed, draft, migrate, open_error, quarantine};
 use crate::error::{Error, Result};
 
 /// Free disk space required to open a state, bytes: sled writes when it opens, and an index that cannot be opened for lack
@@ -135,6 +135,7 @@ pub fn open(dir: &Path) -> Result<RecoveredState> {
         contents.index = IndexContents::default();
     }
     update_index(dir, &contents, &index)?;
+    computed::take_from_index(dir, &index);
     migrate::write_layout_marker(&index);
     let current = contents.journal.positions.values().filter(|position| !position.is_removal);
     let (records, live_bytes) =

@@ -62,6 +62,11 @@ impl Tree {
         Self::ALL.iter().copied().find(|tree| tree.name() == name)
     }
 
+    /// Trees whose records can be computed again; [`Self::Meta`] is a part of the index.
+    pub(super) fn computed_trees() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|tree| !tree.journaled() && *tree != Self::Meta)
+    }
+
     /// Whether every reader reads its records from the store; services keep those of the other trees in memory.
     pub(super) const fn is_read_from_store(self) -> bool {
         matches!(self, Self::Progress | Self::Books | Self::Preferences | Self::Segmentations)

@@ -79,3 +79,32 @@ async fn an_index_whose_lock_a_child_still_shares_is_opened_as_it_is() {
     assert_eq!(count_damaged(dir.path()), 0);
     release.join().unwrap();
 }
+
+#[tokio::test]
+async fn computed_records_of_an_earlier_version_are_moved_out_of_the_index() {
+    let dir = temp_folder();
+    let folder = dir.path().join("db");
+    let put = |key: &str, json: &str| {
+        let database = index::open_database(&folder).unwrap();
+        let stored = record::encode("catalogue", key, 0, json.as_bytes());
+        database.open_tree("catalogue").unwrap().insert(key, stored).unwrap();
+    };
+    drop(Store::open(dir.path()).unwrap());
+    put("/b", "2");
+    put("/a", "1");
+    for _ in 0..2 {
+        let store = Store::open_waiting(dir.path()).unwrap();
+        let expected = [("/a".to_owned(), 1), ("/b".to_owned(), 2)];
+        assert_eq!(store.scan::<u64>(Tree::Catalogue).unwrap(), expected);
+        drop(store);
+        assert!(index::open_database(&folder).unwrap().open_tree("catalogue").unwrap().is_empty());
+    }
+    // An earlier version was in use meanwhile: what this version has is newer or computed again.
+    put("/a", "3");
+    let store = Store::open_waiting(dir.path()).unwrap();
+    assert_eq!(store.get::<u64>(Tree::Catalogue, "/a").unwrap(), Some(1));
+    store.put(Tree::Catalogue, "/a", &4).await.unwrap();
+    assert!(store.delete(Tree::Catalogue, "/b").await.unwrap());
+    drop(store);
+    assert_eq!(Store::open_waiting(dir.path()).unwrap().scan::<u64>(Tree::Catalogue).unwrap(), [("/a".to_owned(), 4)]);
+}

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
 use inotify::{EventMask, EventStream, Inotify, WatchMask};
@@ -17,7 +18,7 @@ const EVENT_BUFFER_BYTES: usize = 16 * 1024;
 /// The watched folders.
 pub struct FolderWatcher {
     events: EventStream<Vec<u8>>,
-    folders: HashMap<i32, String>,
+    folders: HashMap<i32, Arc<str>>,
     /// The kernel's limit is reached.
     is_limit_reached: bool,
 }
@@ -43,7 +44,7 @@ impl FolderWatcher {
 
     /// Watches one more folder of the library. Blocks on the file system for a moment. Once the kernel's limit is
     /// reached, this is logged and no further folder is tried.
-    pub fn add_folder(&mut self, roots: &Roots, path: &str) {
+    pub fn add_folder(&mut self, roots: &Roots, path: &Arc<str>) {
         if self.is_limit_reached {
             return;
         }
@@ -59,7 +60,7 @@ impl FolderWatcher {
         let descriptor_path = format!("/proc/self/fd/{}", folder.as_raw_fd());
         match self.events.watches().add(descriptor_path, flags) {
             Ok(watch) => {
-                self.folders.insert(watch.get_watch_descriptor_id(), path.to_owned());
+                self.folders.insert(watch.get_watch_descriptor_id(), path.clone());
             }
             // ENOSPC
             Err(cause) if cause.kind() == io::ErrorKind::StorageFull => {
@@ -70,7 +71,7 @@ impl FolderWatcher {
                     "no more folders can be watched (fs.inotify.max_user_watches): changes in others are found later"
                 );
             }
-            Err(cause) => tracing::debug!(media.path = path, %cause, "cannot watch a folder"),
+            Err(cause) => tracing::debug!(media.path = &**path, %cause, "cannot watch a folder"),
         }
     }
 
@@ -94,7 +95,8 @@ impl FolderWatcher {
             }
             // When the folder itself is gone, its watch number may be reused.
             let is_gone = event.mask.contains(EventMask::IGNORED);
-            folders.extend(if is_gone { self.folders.remove(&id) } else { self.folders.get(&id).cloned() });
+            let folder = if is_gone { self.folders.remove(&id) } else { self.folders.get(&id).cloned() };
+            folders.extend(folder.map(|folder| folder.to_string()));
         }
     }
 }

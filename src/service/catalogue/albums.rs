@@ -59,7 +59,7 @@ impl Service {
         let artist = filter.artist.as_deref().map(fold);
         let matches = |files: &[&IndexedItem]| {
             let is_by = |item: &&IndexedItem| item.artist().map(|artist| fold(artist)) == artist;
-            let is_of = |item: &&IndexedItem| genres.iter().flatten().any(|genre| item.genres.contains(genre));
+            let is_of = |item: &&IndexedItem| genres.iter().flatten().any(|genre| item.genres().contains(genre));
             filter.folder.as_ref().is_none_or(|folder| is_below(album_folder(&files[0].folder), folder))
                 && (artist.is_none() || files.iter().any(is_by))
                 && (genres.is_none() || files.iter().any(is_of))

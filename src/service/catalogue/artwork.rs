@@ -148,7 +148,7 @@ impl<'a> Sources<'a> {
     }
 
     fn add_file(&mut self, item: &IndexedItem, plain: ArtworkKind) {
-        let stem = file_stem(&item.name).to_lowercase();
+        let stem = file_stem(item.name()).to_lowercase();
         let images = self.index.images(&item.folder).and_then(|images| images.of_files.get(&*stem));
         self.add(&item.folder, images.into_iter().flatten(), plain);
     }
@@ -177,7 +177,7 @@ impl<'a> Sources<'a> {
     }
 
     fn add_item(&mut self, item: &IndexedItem) {
-        let is_video = kind_from_name(&item.name) == Some(MediaKind::Video);
+        let is_video = kind_from_name(item.name()) == Some(MediaKind::Video);
         match item.kind {
             ItemKind::Episode => {
                 self.add_file(item, ArtworkKind::Thumbnail);
@@ -232,7 +232,7 @@ impl IndexView<'_> {
         let is_same = |other: &IndexedItem| match (other.series(), item.series()) {
             _ if other.kind == ItemKind::Extra => true,
             (Some((other, _)), Some((series, _))) => other == series,
-            _ => other.kind == item.kind && other.title == item.title,
+            _ => other.kind == item.kind && other.title() == item.title(),
         };
         self.files_in(folder).all(is_same)
     }

@@ -28,7 +28,7 @@ impl CatalogueIndex {
         for file in self.folders_of_album(folder).flat_map(|folder| self.files_in(folder)) {
             match file.album_id() == Some(id) {
                 true => parts += 1,
-                false if kind_from_name(&file.name) == Some(MediaKind::Audio) => return None,
+                false if kind_from_name(file.name()) == Some(MediaKind::Audio) => return None,
                 false => {}
             }
         }

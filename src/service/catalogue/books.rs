@@ -83,7 +83,7 @@ impl IndexView<'_> {
 
     /// The book of a single file.
     pub(super) fn file_book(&self, item: &IndexedItem) -> Option<ListedBook> {
-        let summary = self.summarize_audio(&item.title, &[item])?;
+        let summary = self.summarize_audio(item.title(), &[item])?;
         Some(ListedBook { media_id: item.id.to_string(), path: item.path(), summary, progress: None })
     }
 
@@ -94,7 +94,7 @@ impl IndexView<'_> {
             return HashMap::new();
         }
         let mut audio_counts: HashMap<&str, usize> = HashMap::new();
-        for item in self.files().filter(|item| kind_from_name(&item.name) == Some(MediaKind::Audio)) {
+        for item in self.files().filter(|item| kind_from_name(item.name()) == Some(MediaKind::Audio)) {
             *audio_counts.entry(&item.folder).or_default() += 1;
             // A folder is played with the folders in it.
             if let Some((above, _)) = item.folder.rsplit_once('/') {

@@ -71,7 +71,7 @@ impl LibraryItems for Catalogue {
         let item = index.file(folder, name).filter(|item| item.id == content)?;
         Some(ItemNames {
             kind: item.kind,
-            title: item.title.to_string(),
+            title: item.title().to_owned(),
             series: item.series().map(|(_, title)| title.to_string()),
             season: item.season(),
             episode: item.episode(),
@@ -103,7 +103,7 @@ impl LibraryItems for Catalogue {
             folders.truncate(limit);
         }
         folders.sort_unstable();
-        folders.into_iter().map(|(_, folder)| folder.clone()).collect()
+        folders.into_iter().map(|(_, folder)| folder.to_string()).collect()
     }
 
     fn is_current(&self, root_count: usize) -> bool {
@@ -123,12 +123,14 @@ fn playlists_of(index: IndexView<'_>, rule: &ItemRule) -> Vec<HashMap<ItemId, us
 /// Sorts items as a rule lists them: the newest first, a folder by its paths, a series by its numbers, others by title.
 fn sort(items: &mut [&IndexedItem], rule: &ItemRule) {
     let has = |is_such: fn(&RuleCondition) -> bool| rule.conditions.iter().any(is_such);
-    let by_title = |a: &&IndexedItem, b: &&IndexedItem| a.sort_key.cmp(&b.sort_key).then_with(|| a.id.cmp(&b.id));
+    let by_title = |a: &&IndexedItem, b: &&IndexedItem| a.sort_key().cmp(b.sort_key()).then_with(|| a.id.cmp(&b.id));
     if rule.is_newest_first() {
         items.sort_by(|a, b| b.added_ms.cmp(&a.added_ms).then_with(|| by_title(a, b)));
     } else if has(|condition| matches!(condition, RuleCondition::Folder(_))) {
         items.sort_by(|a, b| {
-            compare_natural(&a.folder, &b.folder).then_with(|| compare_natural(&a.name, &b.name)).then(a.id.cmp(&b.id))
+            compare_natural(&a.folder, &b.folder)
+                .then_with(|| compare_natural(a.name(), b.name()))
+                .then(a.id.cmp(&b.id))
         });
     } else if has(|condition| matches!(condition, RuleCondition::Series(_))) {
         let key = |item: &IndexedItem| (number_order(item.season(), item.episode()), item.released_on);

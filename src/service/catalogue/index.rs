@@ -5,7 +5,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::artwork::FolderImages;
-use super::item::{AlbumFields, IndexedItem, ItemId, MAX_GENRES, MAX_PEOPLE, SeriesFields, SeriesId, sort_key};
+use super::item::{
+    AlbumFields, IndexedItem, ItemId, ItemTexts, MAX_GENRES, MAX_PEOPLE, PooledTexts, SeriesFields, SeriesId, sort_key,
+};
 use super::playlists::Playlists;
 use super::pool::TextPool;
 use super::record::ItemRecord;
@@ -34,13 +36,16 @@ pub(super) struct CatalogueIndex {
     artwork_stamp: u64,
 }
 
+/// Length and time of files by name.
+type RejectedFiles = BTreeMap<Box<str>, (u64, i64)>;
+
 /// The files of one folder.
 #[derive(Default)]
 struct FolderItems {
     /// In the order of their names.
     slots: Vec<u32>,
-    /// Files that are no media by their bytes, with length and time.
-    rejected: BTreeMap<Box<str>, (u64, i64)>,
+    /// Files that are no media by their bytes.
+    rejected: Option<Box<RejectedFiles>>,
     nfo_stamp: u64,
     images: Option<Box<FolderImages>>,
 }
@@ -85,7 +90,7 @@ impl CatalogueIndex {
             }
         };
         let items = self.folders.entry(folder).or_default();
-        items.rejected.remove(place.name);
+        items.keep_rejected(|name| name != place.name);
         if let Err(at) = items.find(&self.slots, place.name) {
             items.slots.insert(at, slot);
         }
@@ -108,7 +113,7 @@ impl CatalogueIndex {
     }
 
     fn place_of(&self, slot: u32) -> Option<(&str, &str)> {
-        self.at(slot).map(|item| (&*item.folder, &*item.name))
+        self.at(slot).map(|item| (&*item.folder, item.name()))
     }
 
     fn add_copy(&mut self, id: ItemId, slot: u32) {
@@ -151,10 +156,15 @@ impl CatalogueIndex {
             disc: facts.disc,
             track: facts.track,
         };
+        let is_stated = facts.sort_title != sort_title(&facts.title);
+        let stated_sort_title = if is_stated { &*facts.sort_title } else { "" };
+        let genres: Vec<u32> = facts.genres.iter().take(MAX_GENRES).map(|genre| self.genres.acquire(genre)).collect();
+        let people: Vec<u32> = facts.people.iter().take(MAX_PEOPLE).map(|person| self.people.acquire(person)).collect();
+        let pooled = PooledTexts::new(&genres, &people);
         let item = IndexedItem {
             id,
             folder: folder.clone(),
-            name: name.into(),
+            texts: ItemTexts::new(name, &facts.title, &sort_key(&facts), stated_sort_title),
             size_bytes: record.size_bytes,
             modified_ns: record.modified_ns,
             added_ms: record.added_ms,
@@ -163,15 +173,11 @@ impl CatalogueIndex {
             duration_seconds: record.technical.as_ref().and_then(|technical| technical.duration_seconds),
             has_cover: record.technical.as_ref().and_then(|technical| technical.has_cover),
             kind: facts.kind,
-            sort_key: sort_key(&facts),
-            title: facts.title.as_str().into(),
-            stated_sort_title: (facts.sort_title != sort_title(&facts.title)).then(|| facts.sort_title.as_str().into()),
             year: facts.year,
             of_series: None,
             of_album: None,
             released_on: facts.released_on,
-            genres: facts.genres.iter().take(MAX_GENRES).map(|genre| self.genres.acquire(genre)).collect(),
-            people: facts.people.iter().take(MAX_PEOPLE).map(|person| self.people.acquire(person)).collect(),
+            pooled,
             is_copy: false,
         };
         item.with_fields(of_series, of_album)
@@ -204,10 +210,10 @@ impl CatalogueIndex {
         }
         let item = self.slots[slot as usize].take()?;
         self.artwork_stamp = self.artwork_stamp.wrapping_sub(item.artwork_hash());
-        for genre in &item.genres {
+        for genre in item.genres() {
             self.genres.release(*genre);
         }
-        for person in &item.people {
+        for person in item.people() {
             self.people.release(*person);
         }
         self.free.push(slot);
@@ -225,9 +231,9 @@ impl CatalogueIndex {
     /// Lets an item be found by words, and in its series.
     fn link(&mut self, slot: u32) {
         let Some(item) = &self.slots[slot as usize] else { return };
-        self.search.insert(slot, Field::Title, &item.title);
+        self.search.insert(slot, Field::Title, item.title());
         self.search.insert(slot, Field::Context, &item.context());
-        for person in &item.people {
+        for person in item.people() {
             self.search.insert(slot, Field::People, self.people.get(*person));
         }
         if let Some((series, name)) = item.series() {
@@ -237,8 +243,8 @@ impl CatalogueIndex {
 
     fn unlink(&mut self, slot: u32) {
         let Some(item) = &self.slots[slot as usize] else { return };
-        let people = item.people.iter().map(|person| self.people.get(*person));
-        let text = [&*item.title, &item.context()].into_iter().chain(people).collect::<Vec<_>>().join(" ");
+        let people = item.people().iter().map(|person| self.people.get(*person));
+        let text = [item.title(), &item.context()].into_iter().chain(people).collect::<Vec<_>>().join(" ");
         self.search.remove(slot, &text);
         if let Some((series, name)) = item.series() {
             self.series.remove(*series, name, slot);
@@ -276,7 +282,7 @@ impl CatalogueIndex {
 
     /// The names of all files in a folder.
     pub(super) fn names_in(&self, folder: &str) -> Vec<String> {
-        self.files_in(folder).map(|item| item.name.to_string()).collect()
+        self.files_in(folder).map(|item| item.name().to_owned()).collect()
     }
 
     /// The folders with files at or below a path.
@@ -293,11 +299,13 @@ impl CatalogueIndex {
 
     /// Whether a file was found not to be media, in this version.
     pub(super) fn is_rejected(&self, folder: &str, name: &str, version: (u64, i64)) -> bool {
-        self.folders.get(folder).is_some_and(|items| items.rejected.get(name) == Some(&version))
+        self.folders
+            .get(folder)
+            .is_some_and(|items| items.rejected.as_ref().and_then(|rejected| rejected.get(name)) == Some(&version))
     }
 
     pub(super) fn reject(&mut self, folder: &str, name: &str, version: (u64, i64)) {
-        self.folders.entry(folder.into()).or_default().rejected.insert(name.into(), version);
+        self.folders.entry(folder.into()).or_default().rejected.get_or_insert_default().insert(name.into(), version);
     }
 
     /// Stores the state of a folder's NFO files and its images, and forgets what is gone.
@@ -313,7 +321,7 @@ impl CatalogueIndex {
             return FolderChange::default();
         }
         let items = self.folders.entry(folder.into()).or_default();
-        items.rejected.retain(|name, _| exists(name));
+        items.keep_rejected(exists);
         let has_other_nfo = std::mem::replace(&mut items.nfo_stamp, nfo_stamp) != nfo_stamp;
         let images = (!images.is_empty()).then(|| Box::new(images));
         let stamp = |images: &Option<Box<FolderImages>>| images.as_ref().map_or(0, |images| images.stamp());
@@ -321,7 +329,7 @@ impl CatalogueIndex {
         let has_other_images = former != current;
         items.images = images;
         self.artwork_stamp = self.artwork_stamp.wrapping_sub(former).wrapping_add(current);
-        if items.slots.is_empty() && items.rejected.is_empty() && is_empty {
+        if items.slots.is_empty() && items.rejected.is_none() && is_empty {
             self.folders.remove(folder);
         }
         FolderChange { has_other_nfo, has_other_images }
@@ -383,8 +391,16 @@ fn is_at_or_below(path: &str) -> impl Fn(&&str) -> bool {
 }
 
 impl FolderItems {
+    fn keep_rejected(&mut self, keep: impl Fn(&str) -> bool) {
+        let Some(rejected) = &mut self.rejected else { return };
+        rejected.retain(|name, _| keep(name));
+        if rejected.is_empty() {
+            self.rejected = None;
+        }
+    }
+
     /// The place of a file's slot, or where it would be.
     fn find(&self, items: &[Option<Box<IndexedItem>>], name: &str) -> Result<usize, usize> {
-        self.slots.binary_search_by(|slot| items[*slot as usize].as_ref().map_or("", |item| &item.name).cmp(name))
+        self.slots.binary_search_by(|slot| items[*slot as usize].as_ref().map_or("", |item| item.name()).cmp(name))
     }
 }

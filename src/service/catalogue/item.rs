@@ -24,8 +24,7 @@ const MAX_SORT_KEY_BYTES: usize = 160;
 pub(super) struct IndexedItem {
     pub id: ItemId,
     pub folder: Arc<str>,
-    /// Its name in the folder.
-    pub name: Box<str>,
+    pub texts: ItemTexts,
     pub size_bytes: u64,
     pub modified_ns: i64,
     pub added_ms: i64,
@@ -35,22 +34,45 @@ pub(super) struct IndexedItem {
     /// Whether a cover is embedded; None until it was probed.
     pub has_cover: Option<bool>,
     pub kind: ItemKind,
-    pub title: Box<str>,
-    /// None if it is the title without its article.
-    pub stated_sort_title: Option<Box<str>>,
-    /// Items by title: episodes by series and number, music by artist, album and number.
-    pub sort_key: Box<str>,
     pub year: Option<u32>,
     /// None of what is not an episode.
     pub of_series: Option<Box<SeriesFields>>,
     /// None of what has no artist and no album.
     pub of_album: Option<Box<AlbumFields>>,
     pub released_on: Option<Date>,
-    /// Numbers of pooled texts.
-    pub genres: Box<[u32]>,
-    pub people: Box<[u32]>,
+    pub pooled: PooledTexts,
     /// Another file has the same content and stands for both.
     pub is_copy: bool,
+}
+
+/// Texts that each item has, in one allocation.
+pub(super) struct ItemTexts {
+    all: Box<str>,
+    /// Ends of the name, the title and the sort key; after it comes the stated sort title.
+    ends: [u32; 3],
+}
+
+impl ItemTexts {
+    /// The sort title is empty if it is the title without its article.
+    pub(super) fn new(name: &str, title: &str, sort_key: &str, stated_sort_title: &str) -> Self {
+        let all = [name, title, sort_key, stated_sort_title].concat().into_boxed_str();
+        // Names are those of files, the others are bounded by their sources.
+        let [name, title, sort_key] = [name, title, sort_key].map(|text| text.len() as u32);
+        Self { all, ends: [name, name + title, name + title + sort_key] }
+    }
+}
+
+/// Numbers of pooled texts, in one allocation: genres, then people.
+pub(super) struct PooledTexts {
+    all: Box<[u32]>,
+    genre_count: u8,
+}
+
+impl PooledTexts {
+    /// At most [`MAX_GENRES`] genres.
+    pub(super) fn new(genres: &[u32], people: &[u32]) -> Self {
+        Self { all: [genres, people].concat().into(), genre_count: genres.len() as u8 }
+    }
 }
 
 /// The fields of an episode.
@@ -81,6 +103,28 @@ impl IndexedItem {
         let of_series = (series != SeriesFields::default()).then(|| Box::new(series));
         let of_album = (album != AlbumFields::default()).then(|| Box::new(album));
         Self { of_series, of_album, ..self }
+    }
+
+    /// Its name in the folder.
+    pub(super) fn name(&self) -> &str {
+        &self.texts.all[..self.texts.ends[0] as usize]
+    }
+
+    pub(super) fn title(&self) -> &str {
+        &self.texts.all[self.texts.ends[0] as usize..self.texts.ends[1] as usize]
+    }
+
+    /// Sorts items by title: episodes by series and number, music by artist, album and number.
+    pub(super) fn sort_key(&self) -> &str {
+        &self.texts.all[self.texts.ends[1] as usize..self.texts.ends[2] as usize]
+    }
+
+    pub(super) fn genres(&self) -> &[u32] {
+        &self.pooled.all[..usize::from(self.pooled.genre_count)]
+    }
+
+    pub(super) fn people(&self) -> &[u32] {
+        &self.pooled.all[usize::from(self.pooled.genre_count)..]
     }
 
     pub(super) fn series(&self) -> Option<&(SeriesId, Arc<str>)> {
@@ -124,11 +168,14 @@ impl IndexedItem {
     }
 
     pub(super) fn sort_title(&self) -> &str {
-        self.stated_sort_title.as_deref().unwrap_or_else(|| crate::domain::catalogue::sort_title(&self.title))
+        match &self.texts.all[self.texts.ends[2] as usize..] {
+            "" => crate::domain::catalogue::sort_title(self.title()),
+            stated => stated,
+        }
     }
 
     pub(super) fn path(&self) -> String {
-        join_path(&self.folder, &self.name)
+        join_path(&self.folder, self.name())
     }
 
     /// The length and time of its file, as a folder reports them.
@@ -143,7 +190,7 @@ impl IndexedItem {
     /// Another one if its own artwork may be another one.
     pub(super) fn artwork_hash(&self) -> u64 {
         let mut hasher = blake3::Hasher::new();
-        for text in [&self.folder, &*self.name, &*self.title, &*self.id.to_string()] {
+        for text in [&*self.folder, self.name(), self.title(), &self.id.to_string()] {
             hasher.update(text.as_bytes()).update(&[0]);
         }
         hasher.update(&[self.has_cover.map_or(2, u8::from)]);
@@ -230,7 +277,7 @@ impl IndexView<'_> {
             id: item.id,
             kind: item.kind,
             path: item.path(),
-            title: item.title.to_string(),
+            title: item.title().to_owned(),
             sort_title: item.sort_title().to_owned(),
             year: item.year,
             series: item.series().map(|(id, name)| (*id, name.to_string())),
@@ -243,7 +290,7 @@ impl IndexView<'_> {
             disc: item.disc(),
             track: item.track(),
             released_on: item.released_on,
-            genres: item.genres.iter().map(|genre| self.genres().get(*genre).to_owned()).collect(),
+            genres: item.genres().iter().map(|genre| self.genres().get(*genre).to_owned()).collect(),
             duration_seconds: item.duration_seconds,
             size_bytes: item.size_bytes,
             added_ms: item.added_ms,

@@ -1,7 +1,7 @@
 #![doc = include_str!("README.md")]
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::{Notify, watch};
 
@@ -75,11 +75,11 @@ pub struct Catalogue {
 /// Folders that changed, and where the first scan of the roots is.
 #[derive(Default)]
 struct PendingFolders {
-    folders: BTreeSet<String>,
+    folders: BTreeSet<Arc<str>>,
     /// Roots whose folders have all been reported once.
     reported_roots: HashSet<String>,
     /// The folder that is being read.
-    reading: Option<String>,
+    reading: Option<Arc<str>>,
     is_loaded: bool,
     /// Lengths and times of files that are gone, until no folder waits: a renamed one may be in a folder that does.
     gone: HashMap<ItemId, EntryTarget>,
@@ -97,11 +97,11 @@ impl Catalogue {
     }
 
     /// Reads folders again, in the background: files in them were added, removed or changed.
-    pub fn update_folders(&self, folders: impl IntoIterator<Item = String>) {
+    pub fn update_folders(&self, folders: impl IntoIterator<Item = impl Into<Arc<str>>>) {
         let mut pending = self.lock_pending();
         for folder in folders {
             if pending.folders.len() < MAX_PENDING_FOLDERS {
-                pending.folders.insert(folder);
+                pending.folders.insert(folder.into());
             }
         }
         drop(pending);
@@ -110,7 +110,7 @@ impl Catalogue {
 
     /// Takes all folders of a root, after the watcher has read it for the first time. Folders that the catalogue knows from
     /// before are read as well, because they may be gone.
-    pub fn update_root(&self, root: &str, folders: impl IntoIterator<Item = String>) {
+    pub fn update_root(&self, root: &str, folders: impl IntoIterator<Item = impl Into<Arc<str>>>) {
         self.lock_pending().reported_roots.insert(root.to_owned());
         self.update_folders(folders);
     }

@@ -111,7 +111,7 @@ impl Catalogue {
         let index = index.seen_in(paths);
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         for (_, item) in index.items().filter(|(_, item)| kinds.is_empty() || kinds.contains(&item.kind)) {
-            for genre in &item.genres {
+            for genre in item.genres() {
                 *counts.entry(*genre).or_default() += 1;
             }
         }
@@ -160,7 +160,7 @@ impl Catalogue {
 
 fn sort_value(item: &IndexedItem, key: SortKey) -> SortValue<'_> {
     match key {
-        SortKey::Title => SortValue::Text(&item.sort_key),
+        SortKey::Title => SortValue::Text(item.sort_key()),
         SortKey::Added => SortValue::Number(item.added_ms),
         SortKey::Year => SortValue::Number(item.year.unwrap_or(0).into()),
     }
@@ -197,8 +197,8 @@ impl<'a> Matcher<'a> {
             && filter.series.is_none_or(is_of_series)
             && filter.folder.as_ref().is_none_or(|folder| is_below(&item.folder, folder))
             && filter.added_since_ms.is_none_or(|since| item.added_ms >= since)
-            && has_any(&self.genres, &item.genres)
-            && has_any(&self.people, &item.people)
+            && has_any(&self.genres, item.genres())
+            && has_any(&self.people, item.people())
             && filter.watched.is_none_or(|watched| self.is_watched(item.id, watched))
     }
 

@@ -79,7 +79,7 @@ async fn run(service: Arc<Service>) {
         match next {
             Some(folder) => {
                 if let Err(fault) = read_folder(&service, &folder, &mut changes).await {
-                    tracing::info!(%fault, media.path = folder, "a folder was not catalogued");
+                    tracing::info!(%fault, media.path = &*folder, "a folder was not catalogued");
                 }
                 service.catalogue.lock_pending().reading = None;
             }
@@ -89,7 +89,7 @@ async fn run(service: Arc<Service>) {
 }
 
 impl Catalogue {
-    pub(super) fn take_folder(&self) -> Option<String> {
+    pub(super) fn take_folder(&self) -> Option<Arc<str>> {
         let mut pending = self.lock_pending();
         pending.reading = pending.folders.pop_first();
         if pending.reading.is_none() {

@@ -84,7 +84,7 @@ impl Service {
             let index = index.seen_in(&paths);
             let mut found = index.search_items(query);
             // Of equal matches, shorter titles match more of their words.
-            found.sort_by_cached_key(|(points, item)| (Reverse(*points), item.title.len(), &*item.sort_key, item.id));
+            found.sort_by_cached_key(|(points, item)| (Reverse(*points), item.title().len(), item.sort_key(), item.id));
             let albums = find_albums(index, &found, limit);
             let folders = book_folders(index, &found);
             let books = find_books(index, &found, &folders, limit);

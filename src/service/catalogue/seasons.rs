@@ -20,10 +20,13 @@ impl Catalogue {
     /// Films, episodes and other videos by id, those that were added last first.
     pub fn newest_videos(&self) -> Vec<ItemId> {
         let index = self.read_index();
-        let videos = index.all().items().filter(|(_, item)| kind_from_name(&item.name) == Some(MediaKind::Video));
+        let videos = index.all().items().filter(|(_, item)| kind_from_name(item.name()) == Some(MediaKind::Video));
         let mut videos: Vec<(i64, ItemId)> = videos.map(|(_, item)| (item.added_ms, item.id)).collect();
         videos.sort_unstable_by(|a, b| b.cmp(a));
-        videos.into_iter().map(|(_, id)| id).collect()
+        let mut ids: Vec<ItemId> = videos.into_iter().map(|(_, id)| id).collect();
+        // It is read for hours, and has the allocation of the times too.
+        ids.shrink_to_fit();
+        ids
     }
 
     /// A path of an item; None if it is gone.

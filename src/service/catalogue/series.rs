@@ -106,7 +106,7 @@ pub(super) fn in_order<'a>(index: IndexView<'a>, items: &SeriesItems) -> Vec<&'a
     let mut episodes: Vec<&IndexedItem> = items.slots.iter().filter_map(|slot| index.at(*slot)).collect();
     episodes.sort_by(|a, b| {
         let key = |item: &IndexedItem| (number_order(item.season(), item.episode()), item.released_on);
-        key(a).cmp(&key(b)).then_with(|| a.sort_key.cmp(&b.sort_key)).then_with(|| a.id.cmp(&b.id))
+        key(a).cmp(&key(b)).then_with(|| a.sort_key().cmp(b.sort_key())).then_with(|| a.id.cmp(&b.id))
     });
     episodes
 }

@@ -47,7 +47,7 @@ fn find_similar<'a>(index: IndexView<'a>, item: &IndexedItem, limit: usize) -> V
     let scored = candidates.map(|other| (points(item, other), other)).filter(|(points, _)| *points >= MIN_POINTS);
     let mut scored: Vec<(usize, &IndexedItem)> = scored.collect();
     scored.sort_by(|(a, first), (b, second)| {
-        let key = |item: &'a IndexedItem| (years_apart(item), &item.sort_key, item.id);
+        let key = |item: &'a IndexedItem| (years_apart(item), item.sort_key(), item.id);
         b.cmp(a).then_with(|| key(first).cmp(&key(second)))
     });
     let mut found: Vec<&IndexedItem> = Vec::new();
@@ -66,5 +66,5 @@ fn find_similar<'a>(index: IndexView<'a>, item: &IndexedItem, limit: usize) -> V
 /// Genres and people are numbers of pooled texts.
 fn points(item: &IndexedItem, other: &IndexedItem) -> usize {
     let shared = |own: &[u32], others: &[u32]| own.iter().filter(|number| others.contains(number)).count();
-    PERSON_POINTS * shared(&item.people, &other.people) + GENRE_POINTS * shared(&item.genres, &other.genres)
+    PERSON_POINTS * shared(item.people(), other.people()) + GENRE_POINTS * shared(item.genres(), other.genres())
 }

@@ -38,7 +38,7 @@ fn put(index: &mut CatalogueIndex, path: &str, record: &ItemRecord) {
 }
 
 fn titles(found: &[(u32, u32)], index: &CatalogueIndex) -> Vec<String> {
-    let mut titles: Vec<String> = found.iter().map(|(slot, _)| index.at(*slot).unwrap().title.to_string()).collect();
+    let mut titles: Vec<String> = found.iter().map(|(slot, _)| index.at(*slot).unwrap().title().to_owned()).collect();
     titles.sort();
     titles
 }

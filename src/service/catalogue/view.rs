@@ -129,7 +129,7 @@ impl<'a> IndexView<'a> {
         }
         let mut counts: HashMap<u32, u32> = HashMap::new();
         for (_, item) in self.items() {
-            item.people.iter().for_each(|person| *counts.entry(*person).or_default() += 1);
+            item.people().iter().for_each(|person| *counts.entry(*person).or_default() += 1);
         }
         let found = self.index.people.search(query, usize::MAX).into_iter();
         let seen = found.filter_map(|(person, _)| Some((self.index.people.get(person), *counts.get(&person)?)));

@@ -72,9 +72,11 @@ async fn watch_root(service: Arc<Service>, root: usize) {
     loop {
         let roots = service.library.roots().clone();
         let (started, state) = (Instant::now(), (snapshot, watcher));
+        let items = service.progress.known_items().into_iter().chain(service.books.known_items());
+        let sizes = items.map(|(_, _, size)| size).collect();
         let update = tokio::task::spawn_blocking(move || {
             let (mut snapshot, mut watcher) = state;
-            let mut changes = RootChanges::default();
+            let mut changes = RootChanges::new(sizes);
             for folder in stale {
                 snapshot.update(&roots, &folder, is_full_scan, &mut changes, &mut |path| {
                     if let Some(watcher) = &mut watcher {
@@ -92,19 +94,20 @@ async fn watch_root(service: Arc<Service>, root: usize) {
         }
         find_moved(&service, &snapshot, &changes, &top).await;
         if is_first {
-            let known = service.catalogue.known_folders(&top);
+            let known = service.catalogue.known_folders(&top).into_iter().map(Arc::from);
             service.catalogue.update_root(&top, changes.folders.iter().cloned().chain(known));
         } else {
             service.catalogue.update_folders(changes.folders.iter().cloned());
         }
         if !is_first && !changes.folders.is_empty() {
-            let folders = changes.folders.into_iter().take(MAX_REPORTED_FOLDERS).collect();
+            let folders = changes.folders.iter().take(MAX_REPORTED_FOLDERS).map(|folder| folder.to_string()).collect();
             service.events.publish(None, EventContent::Library { folders });
             if let Some(reported_at) = reported_at {
                 service.library_change_times.record(reported_at.elapsed());
             }
         }
         is_first = false;
+        drop(changes);
         let next = wait_for_changes(&mut watcher, last_full_scan + SCAN_INTERVAL, &top).await;
         (stale, is_full_scan, reported_at) = (next.folders, next.is_full_scan, next.reported_at);
     }

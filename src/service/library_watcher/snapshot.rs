@@ -1,7 +1,9 @@
 //! The content of a root at the last scan, and what differs now.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Bound;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::domain::catalogue::artwork::{is_artwork, media_stems};
@@ -19,7 +21,7 @@ const MAX_DEPTH: usize = 32;
 /// Folders, and the media files, NFO files, images and playlists in them.
 #[derive(Default)]
 pub struct RootSnapshot {
-    folders: BTreeMap<Box<str>, Box<[TrackedFile]>>,
+    folders: BTreeMap<Arc<str>, Box<[TrackedFile]>>,
     file_count: usize,
 }
 
@@ -51,14 +53,23 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The changes that an update found.
+/// The changes that an update found. Folders are those of the snapshot, because a first scan finds all of them.
 #[derive(Debug, Default)]
 pub struct RootChanges {
+    /// Sizes of files that are listed if they changed.
+    sizes: HashSet<u64>,
     /// Folders with changed media files, NFO files, images or playlists.
-    pub folders: BTreeSet<String>,
-    /// Media files that are new or were replaced, with their size.
+    pub folders: BTreeSet<Arc<str>>,
+    /// Media files of these sizes that are new or were replaced, with their size.
     pub changed_files: Vec<(String, u64)>,
-    pub new_folders: Vec<String>,
+    pub new_folders: Vec<Arc<str>>,
+}
+
+impl RootChanges {
+    /// No changes yet; files are listed if they have one of these sizes.
+    pub fn new(sizes: HashSet<u64>) -> Self {
+        Self { sizes, ..Self::default() }
+    }
 }
 
 impl RootSnapshot {
@@ -70,15 +81,17 @@ impl RootSnapshot {
         folder: &str,
         deep: bool,
         changes: &mut RootChanges,
-        on_folder: &mut dyn FnMut(&str),
+        on_folder: &mut dyn FnMut(&Arc<str>),
     ) {
         let mut pending = vec![(folder.trim_end_matches('/').to_owned(), 0)];
         while let Some((path, depth)) = pending.pop() {
-            let is_new = !self.folders.contains_key(&*path);
+            let tracked = self.folders.get_key_value(&*path).map(|(tracked, _)| tracked.clone());
+            let is_new = tracked.is_none();
             let Ok(open) = roots.open_folder(&path) else {
                 self.remove_folder(&path, changes);
                 continue;
             };
+            let path = tracked.unwrap_or_else(|| path.into());
             if is_new || deep {
                 // Watched before it is read, so that changes in between are reported.
                 on_folder(&path);
@@ -116,34 +129,38 @@ impl RootSnapshot {
         }
     }
 
-    fn diff(&mut self, path: &str, found: &[FoundFile], is_new: bool, changes: &mut RootChanges) {
+    fn diff(&mut self, path: &Arc<str>, found: &[FoundFile], is_new: bool, changes: &mut RootChanges) {
         let previous = self.folders.remove(path).unwrap_or_default();
         self.file_count -= previous.len();
         let mut files: Box<[TrackedFile]> = found.iter().map(|file| file.tracked).collect();
         files.sort_unstable();
         for file in found {
-            if previous.binary_search(&file.tracked).is_err() && kind_from_name(&file.name).is_some() {
+            let is_changed = || previous.binary_search(&file.tracked).is_err() && kind_from_name(&file.name).is_some();
+            if changes.sizes.contains(&file.size_bytes) && is_changed() {
                 changes.changed_files.push((format!("{path}/{}", file.name), file.size_bytes));
             }
         }
         if previous != files {
-            changes.folders.insert(path.to_owned());
+            changes.folders.insert(path.clone());
         }
         if is_new {
-            changes.new_folders.push(path.to_owned());
+            changes.new_folders.push(path.clone());
         }
         self.file_count += files.len();
-        self.folders.insert(path.into(), files);
+        self.folders.insert(path.clone(), files);
     }
 
     /// Removes a deleted folder and all folders below it.
     fn remove_folder(&mut self, path: &str, changes: &mut RootChanges) {
         let prefix = format!("{path}/");
-        let descendants = self.folders.range(Box::from(&*prefix)..).map(|(folder, _)| folder.to_string());
+        let descendants = self
+            .folders
+            .range::<str, _>((Bound::Included(&*prefix), Bound::Unbounded))
+            .map(|(folder, _)| folder.to_string());
         let mut removed: Vec<String> = descendants.take_while(|folder| folder.starts_with(&prefix)).collect();
         removed.push(path.to_owned());
         for folder in removed {
-            if let Some(files) = self.folders.remove(&*folder) {
+            if let Some((folder, files)) = self.folders.remove_entry(&*folder) {
                 self.file_count -= files.len();
                 changes.folders.insert(folder);
             }
@@ -153,11 +170,14 @@ impl RootSnapshot {
     /// Known direct subfolders of a folder.
     fn subfolders<'a>(&'a self, path: &str) -> impl Iterator<Item = String> + use<'a> {
         let prefix = format!("{path}/");
-        let from: Box<str> = prefix.as_str().into();
-        let folders = self.folders.range(from..).map(|(folder, _)| folder).take_while({
-            let prefix = prefix.clone();
-            move |folder| folder.starts_with(&prefix)
-        });
+        let folders = self
+            .folders
+            .range::<str, _>((Bound::Included(&*prefix), Bound::Unbounded))
+            .map(|(folder, _)| folder)
+            .take_while({
+                let prefix = prefix.clone();
+                move |folder| folder.starts_with(&prefix)
+            });
         folders.filter(move |folder| !folder[prefix.len()..].contains('/')).map(|folder| folder.to_string())
     }
 
@@ -190,15 +210,15 @@ mod tests {
 
     /// Names of the changed folders, the changed files, and the folders found.
     fn update_and_list(snapshot: &mut RootSnapshot, roots: &Roots, path: &str, deep: bool) -> [Vec<String>; 3] {
-        let (mut changes, mut found) = (RootChanges::default(), Vec::new());
-        snapshot.update(roots, path, deep, &mut changes, &mut |path| found.push(path.to_owned()));
+        let (mut changes, mut found) = (RootChanges::new((0..10).collect()), Vec::new());
+        snapshot.update(roots, path, deep, &mut changes, &mut |path| found.push(path.to_string()));
         let file_names = |list: Vec<String>| {
             let mut list: Vec<_> = list.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
             list.sort();
             list
         };
         let changed_files = changes.changed_files.into_iter().map(|(path, _)| path).collect();
-        [changes.folders.into_iter().collect(), changed_files, found].map(file_names)
+        [changes.folders.iter().map(|folder| folder.to_string()).collect(), changed_files, found].map(file_names)
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn answers(index: &CatalogueIndex) -> BTreeSet<String> {
     for (_, item) in view.items() {
         let mut paths = index.paths(item.id);
         paths.sort();
-        all.insert(format!("item {:?} {} {paths:?}", view.to_listed(item), item.sort_key));
+        all.insert(format!("item {:?} {} {paths:?}", view.to_listed(item), item.sort_key()));
     }
     for (id, items) in index.series.iter() {
         let mut paths: Vec<_> = items.slots.iter().map(|slot| path_at(*slot)).collect();

@@ -166,7 +166,7 @@ fn print_openapi() -> Outcome {
 
 /// A runtime for async work in commands.
 fn runtime() -> tokio::runtime::Runtime {
-    memory::limit_arenas();
+    memory::configure_allocator();
     tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built")
 }
 

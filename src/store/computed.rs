@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
-use super::index::Index;
+use super::index::{Index, catch_panics};
 use super::journal::{self, JournalContents, JournalError, LinePosition};
 use super::record;
 use super::tree::Tree;
@@ -97,19 +97,26 @@ impl ComputedRecords {
 
 /// Moves the records that versions before 0.3.0 have in the index to their files. Those that cannot be read are computed again.
 pub fn take_from_index(dir: &Path, index: &Index) {
-    for tree in Tree::computed_trees().filter(|tree| !index.tree(*tree).is_empty()) {
+    for tree in Tree::computed_trees() {
         let path = dir.join(FOLDER).join(tree.name());
-        let taken = if path.exists() { Ok(()) } else { copy_from_index(tree, &path, index) };
-        if let Err(fault) = taken.and_then(|()| index.tree(tree).clear().map_err(io::Error::other)) {
+        let take = || match index.tree(tree).is_empty() {
+            true => Ok(()),
+            false if path.exists() => index.tree(tree).clear(),
+            false => {
+                copy_from_index(tree, &path, index)?;
+                index.tree(tree).clear()
+            }
+        };
+        if let Err(fault) = catch_panics(take) {
             tracing::warn!(%fault, tree = tree.name(), "records of an earlier version are computed again");
         }
     }
 }
 
-fn copy_from_index(tree: Tree, path: &Path, index: &Index) -> io::Result<()> {
+fn copy_from_index(tree: Tree, path: &Path, index: &Index) -> sled::Result<()> {
     let (mut draft, mut line) = (Draft::begin(path)?, Vec::new());
     for entry in index.tree(tree).iter() {
-        let (key, stored) = entry.map_err(io::Error::other)?;
+        let (key, stored) = entry?;
         let key = String::from_utf8_lossy(&key);
         if let Ok((_, json)) = record::verify(tree.name(), &key, &stored) {
             line.clear();
@@ -117,7 +124,8 @@ fn copy_from_index(tree: Tree, path: &Path, index: &Index) -> io::Result<()> {
             draft.file.write_all(&line)?;
         }
     }
-    draft.replace(path).map(drop)
+    draft.replace(path)?;
+    Ok(())
 }
 
 impl ComputedTree {

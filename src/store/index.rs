@@ -232,7 +232,8 @@ fn sync_files(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn catch_panics<T>(operation: impl FnOnce() -> sled::Result<T>) -> Result<T, IndexError> {
+/// Runs an operation of sled, which may panic on damaged files.
+pub fn catch_panics<T>(operation: impl FnOnce() -> sled::Result<T>) -> Result<T, IndexError> {
     match catch_unwind(AssertUnwindSafe(operation)) {
         Ok(outcome) => Ok(outcome?),
         Err(panic) => {

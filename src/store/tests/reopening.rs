@@ -108,3 +108,26 @@ async fn computed_records_of_an_earlier_version_are_moved_out_of_the_index() {
     drop(store);
     assert_eq!(Store::open_waiting(dir.path()).unwrap().scan::<u64>(Tree::Catalogue).unwrap(), [("/a".to_owned(), 4)]);
 }
+
+#[tokio::test]
+async fn damage_of_computed_records_in_the_index_refuses_no_start() {
+    let (dir, expected) = filled_state().await;
+    let database = index::open_database(&dir.path().join("db")).unwrap();
+    let (tree, json) = (database.open_tree("catalogue").unwrap(), format!("\"{}\"", "x".repeat(500)));
+    for n in 0..200 {
+        let key = format!("/{n:03}");
+        tree.insert(&key, record::encode("catalogue", &key, 0, json.as_bytes())).unwrap();
+    }
+    database.flush().unwrap();
+    drop((tree, database));
+    let whole = fs::read(dir.path().join("db/db")).unwrap();
+    for round in 0..20 {
+        let damaged = temp_folder();
+        copy_folder(dir.path(), damaged.path());
+        let mut bytes = whole.clone();
+        let at = whole.len() * (2 * round + 1) / 40;
+        bytes[at..whole.len().min(at + 64)].fill(0xa5);
+        fs::write(damaged.path().join("db/db"), bytes).unwrap();
+        assert_eq!(read_progress(damaged.path()), expected, "round {round}");
+    }
+}

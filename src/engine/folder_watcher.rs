@@ -1,7 +1,7 @@
 //! Folders watched by the kernel (inotify). It reports nothing of what other machines do on a network mount, and the kernel
 //! bounds the number of watches, so a caller must also scan the folders now and then.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const EVENT_BUFFER_BYTES: usize = 16 * 1024;
 /// The watched folders.
 pub struct FolderWatcher {
     events: EventStream<Vec<u8>>,
-    folders: HashMap<i32, Arc<str>>,
+    folders: BTreeMap<i32, Arc<str>>,
     /// The kernel's limit is reached.
     is_limit_reached: bool,
 }
@@ -39,7 +39,7 @@ impl FolderWatcher {
     /// The system's error; often that this user has too many inotify instances.
     pub fn new() -> io::Result<Self> {
         let events = Inotify::init()?.into_event_stream(vec![0; EVENT_BUFFER_BYTES])?;
-        Ok(Self { events, folders: HashMap::new(), is_limit_reached: false })
+        Ok(Self { events, folders: BTreeMap::new(), is_limit_reached: false })
     }
 
     /// Watches one more folder of the library. Blocks on the file system for a moment. Once the kernel's limit is
@@ -73,6 +73,12 @@ impl FolderWatcher {
             }
             Err(cause) => tracing::debug!(media.path = &**path, %cause, "cannot watch a folder"),
         }
+    }
+
+    /// Gives back memory that many new folders left unused.
+    pub fn compact(&mut self) {
+        // A map that is made at once has full nodes, one that grew in order is almost half empty.
+        self.folders = std::mem::take(&mut self.folders).into_iter().collect();
     }
 
     /// Waits for changes.

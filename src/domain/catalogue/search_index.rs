@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use smallvec::SmallVec;
+
 use super::fold::words;
 
 /// Most words of a query.
@@ -29,58 +31,16 @@ const WEIGHTS: [u32; 3] = [4, 3, 2];
 /// Documents by their words. A document is a number; small numbers take the least memory.
 #[derive(Debug, Default)]
 pub struct SearchIndex {
-    words: BTreeMap<Box<str>, Word>,
+    words: BTreeMap<WordBytes, Postings>,
     /// One above the largest document.
     end: u32,
 }
 
-#[derive(Debug)]
-struct Word {
-    /// A bit for each letter, so that most words are excluded before they are compared.
-    letters: u32,
-    postings: Postings,
-}
+/// UTF-8. Most words are so short that they need no memory of their own.
+type WordBytes = SmallVec<[u8; 16]>;
 
-/// Where a word is: document times 4 plus field. Most words are in one place, which needs no memory of its own.
-#[derive(Debug)]
-enum Postings {
-    One(u32),
-    More(Vec<u32>),
-}
-
-impl Postings {
-    fn as_slice(&self) -> &[u32] {
-        match self {
-            Self::One(posting) => std::slice::from_ref(posting),
-            Self::More(postings) => postings,
-        }
-    }
-
-    /// Adds one, unless it is the last one.
-    fn push(&mut self, posting: u32) {
-        match self {
-            Self::One(first) if *first != posting => *self = Self::More(vec![*first, posting]),
-            Self::More(postings) if postings.last() != Some(&posting) => postings.push(posting),
-            _ => {}
-        }
-    }
-
-    /// Removes those of a document; returns whether any is left.
-    fn remove(&mut self, document: u32) -> bool {
-        match self {
-            Self::One(posting) => *posting / 4 != document,
-            Self::More(postings) => {
-                postings.retain(|posting| posting / 4 != document);
-                match postings[..] {
-                    [posting] => *self = Self::One(posting),
-                    [] => return false,
-                    _ => {}
-                }
-                true
-            }
-        }
-    }
-}
+/// Where a word is: document times 4 plus field. Most words are in few places, which need no memory of their own.
+type Postings = SmallVec<[u32; 4]>;
 
 impl SearchIndex {
     pub fn insert(&mut self, document: u32, field: Field, text: &str) {
@@ -89,11 +49,9 @@ impl SearchIndex {
             let word = cut(&word);
             let posting = document * 4 + field as u32;
             match self.words.get_mut(word) {
-                Some(known) => known.postings.push(posting),
-                None => {
-                    let entry = Word { letters: letters(word), postings: Postings::One(posting) };
-                    self.words.insert(word.into(), entry);
-                }
+                Some(postings) if postings.last() == Some(&posting) => {}
+                Some(postings) => postings.push(posting),
+                None => drop(self.words.insert(word.into(), SmallVec::from_slice(&[posting]))),
             }
         }
     }
@@ -102,12 +60,20 @@ impl SearchIndex {
     pub fn remove(&mut self, document: u32, text: &str) {
         for word in words(text) {
             let word = cut(&word);
-            if let Some(known) = self.words.get_mut(word)
-                && !known.postings.remove(document)
-            {
-                self.words.remove(word);
+            if let Some(postings) = self.words.get_mut(word) {
+                postings.retain(|posting| *posting / 4 != document);
+                if postings.is_empty() {
+                    self.words.remove(word);
+                }
             }
         }
+    }
+
+    /// Gives back memory that insertions left unused.
+    pub fn compact(&mut self) {
+        self.words.values_mut().for_each(SmallVec::shrink_to_fit);
+        // A map that is made at once has full nodes, one that grew is a third empty.
+        self.words = std::mem::take(&mut self.words).into_iter().collect();
     }
 
     /// The documents that have all words of a query, as words, beginnings of words or with typing errors, and their points.
@@ -126,9 +92,9 @@ impl SearchIndex {
     }
 
     /// The points of every document for one word.
-    fn match_word(&self, word: &str) -> Vec<u32> {
+    fn match_word(&self, word: &[u8]) -> Vec<u32> {
         let mut best = vec![0_u32; self.end as usize];
-        let from = self.words.range::<str, _>((Bound::Included(word), Bound::Unbounded));
+        let from = self.words.range::<[u8], _>((Bound::Included(word), Bound::Unbounded));
         for (known, found) in from.take_while(|(known, _)| known.starts_with(word)) {
             add_points(&mut best, found, if known.len() == word.len() { 30 } else { 20 });
         }
@@ -140,10 +106,10 @@ impl SearchIndex {
         if max_errors == 0 || best.iter().filter(|points| **points > 0).take(ENOUGH_MATCHES).count() == ENOUGH_MATCHES {
             return best;
         }
-        let letters = letters(word);
+        let letters = letters_of(word);
         for (known, found) in &self.words {
             let may_match = known.len().abs_diff(word.len()) <= max_errors
-                && (found.letters ^ letters).count_ones() <= 2 * max_errors as u32;
+                && (letters_of(known) ^ letters).count_ones() <= 2 * max_errors as u32;
             if may_match && let Some(errors) = edit_distance(known, word, max_errors) {
                 add_points(&mut best, found, 12 - 4 * errors as u32);
             }
@@ -153,28 +119,24 @@ impl SearchIndex {
 }
 
 /// Gives the documents of a word points, unless they have more.
-fn add_points(best: &mut [u32], found: &Word, points: u32) {
-    for posting in found.postings.as_slice() {
+fn add_points(best: &mut [u32], found: &[u32], points: u32) {
+    for posting in found {
         let document = &mut best[(posting / 4) as usize];
         *document = (*document).max(points * WEIGHTS[(posting % 4) as usize]);
     }
 }
 
-fn cut(word: &str) -> &str {
-    let mut end = word.len().min(MAX_WORD_BYTES);
-    while !word.is_char_boundary(end) {
-        end -= 1;
-    }
-    &word[..end]
+fn cut(word: &str) -> &[u8] {
+    &word.as_bytes()[..word.floor_char_boundary(MAX_WORD_BYTES)]
 }
 
-fn letters(word: &str) -> u32 {
-    word.bytes().fold(0, |letters, byte| letters | 1 << (byte % 32))
+/// A bit for each letter, so that most words are excluded before they are compared.
+fn letters_of(word: &[u8]) -> u32 {
+    word.iter().fold(0, |letters, byte| letters | 1 << (byte % 32))
 }
 
 /// Insertions, removals, replacements and swaps of neighbours between two words, if at most `max`. Counts bytes.
-fn edit_distance(a: &str, b: &str, max: usize) -> Option<usize> {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
+fn edit_distance(a: &[u8], b: &[u8], max: usize) -> Option<usize> {
     let mut rows = [[0_usize; MAX_WORD_BYTES + 1]; 3];
     for (at, cell) in rows[1].iter_mut().enumerate() {
         *cell = at;
@@ -253,7 +215,7 @@ mod tests {
             index.remove(document, text);
         }
         assert_eq!(find(&index, "matrix"), [1]);
-        assert!(!index.words.contains_key("tale"));
+        assert!(!index.words.contains_key(&b"tale"[..]));
     }
 
     #[test]
@@ -265,7 +227,7 @@ mod tests {
             ("matrix", "metrics", None),
             ("kitten", "sitting", None),
         ] {
-            assert_eq!(edit_distance(a, b, 2), expected, "{a} {b}");
+            assert_eq!(edit_distance(a.as_bytes(), b.as_bytes(), 2), expected, "{a} {b}");
         }
     }
 }

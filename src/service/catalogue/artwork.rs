@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
 use super::Catalogue;
 use super::item::{IndexedItem, ItemId, SeriesId, join_path};
 use super::series::in_order;
@@ -44,15 +46,21 @@ pub enum ArtworkSource {
 /// The kinds of artwork that something has, with the versions of their sources.
 pub type ArtworkVersions = Vec<(ArtworkKind, u64)>;
 
-/// The images of one folder.
+/// The images of one folder. Most folders have a poster and nothing more.
 #[derive(Default)]
 pub(super) struct FolderImages {
-    of_folder: Vec<FolderImage>,
+    of_folder: SmallVec<[FolderImage; 1]>,
+    of_parts: Option<Box<PartImages>>,
+    /// Hash of all of them.
+    stamp: u64,
+}
+
+/// The images of seasons and files in one folder.
+#[derive(Default)]
+struct PartImages {
     of_seasons: BTreeMap<u32, Vec<FolderImage>>,
     /// By the name of a media file without its extension, in lower case.
     of_files: BTreeMap<Box<str>, Vec<FolderImage>>,
-    /// Hash of all of them.
-    stamp: u64,
 }
 
 struct FolderImage {
@@ -60,6 +68,13 @@ struct FolderImage {
     kind: Option<ArtworkKind>,
     rank: u8,
     version: u64,
+}
+
+impl FolderImage {
+    /// The best first.
+    fn compare(&self, other: &Self) -> std::cmp::Ordering {
+        (self.rank, &self.name).cmp(&(other.rank, &other.name))
+    }
 }
 
 impl Artwork {
@@ -88,26 +103,31 @@ impl FolderImages {
     /// Of names with length and time (ns).
     pub(super) fn new(mut images: Vec<(String, u64, i64)>) -> Self {
         images.sort();
-        let mut found = Self::default();
+        let (mut of_folder, mut of_parts) = (SmallVec::new(), PartImages::default());
         let mut stamp = blake3::Hasher::new();
         for (name, size_bytes, modified_ns) in images {
             let Some(parsed) = ArtworkName::parse(&name) else { continue };
             let mut hasher = blake3::Hasher::new();
             hasher.update(name.as_bytes()).update(&size_bytes.to_le_bytes()).update(&modified_ns.to_le_bytes());
             let version = hash_to_u64(hasher.finalize());
-            let images = match parsed.owner {
-                ArtworkOwner::Folder => &mut found.of_folder,
-                ArtworkOwner::Season(season) => found.of_seasons.entry(season).or_default(),
-                ArtworkOwner::File(stem) => found.of_files.entry(stem.to_lowercase().into()).or_default(),
-            };
             stamp.update(&version.to_le_bytes());
-            let ArtworkName { kind, rank, .. } = parsed;
-            images.push(FolderImage { name: name.into(), kind, rank, version });
+            let image = FolderImage { kind: parsed.kind, rank: parsed.rank, version, name: name.as_str().into() };
+            match parsed.owner {
+                ArtworkOwner::Folder => of_folder.push(image),
+                ArtworkOwner::Season(season) => of_parts.of_seasons.entry(season).or_default().push(image),
+                ArtworkOwner::File(stem) => {
+                    of_parts.of_files.entry(stem.to_lowercase().into()).or_default().push(image);
+                }
+            }
         }
-        for images in found.of_seasons.values_mut().chain(found.of_files.values_mut()).chain([&mut found.of_folder]) {
-            images.sort_by(|a, b| (a.rank, &a.name).cmp(&(b.rank, &b.name)));
+        of_folder.sort_by(FolderImage::compare);
+        of_folder.shrink_to_fit();
+        for images in of_parts.of_seasons.values_mut().chain(of_parts.of_files.values_mut()) {
+            images.sort_by(FolderImage::compare);
             images.shrink_to_fit();
         }
+        let has_parts = !of_parts.of_seasons.is_empty() || !of_parts.of_files.is_empty();
+        let mut found = Self { of_folder, of_parts: has_parts.then(|| Box::new(of_parts)), stamp: 0 };
         if !found.is_empty() {
             found.stamp = hash_to_u64(stamp.finalize());
         }
@@ -115,7 +135,16 @@ impl FolderImages {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.of_folder.is_empty() && self.of_seasons.is_empty() && self.of_files.is_empty()
+        self.of_folder.is_empty() && self.of_parts.is_none()
+    }
+
+    fn of_season(&self, season: u32) -> &[FolderImage] {
+        self.of_parts.as_ref().and_then(|parts| parts.of_seasons.get(&season)).map_or(&[], |images| images)
+    }
+
+    /// Of the media file with this name without its extension, in lower case.
+    fn of_file(&self, stem: &str) -> &[FolderImage] {
+        self.of_parts.as_ref().and_then(|parts| parts.of_files.get(stem)).map_or(&[], |images| images)
     }
 
     /// Equal for the same versions of the same files.
@@ -149,7 +178,7 @@ impl<'a> Sources<'a> {
 
     fn add_file(&mut self, item: &IndexedItem, plain: ArtworkKind) {
         let stem = file_stem(item.name()).to_lowercase();
-        let images = self.index.images(&item.folder).and_then(|images| images.of_files.get(&*stem));
+        let images = self.index.images(&item.folder).map(|images| images.of_file(&stem));
         self.add(&item.folder, images.into_iter().flatten(), plain);
     }
 
@@ -168,8 +197,8 @@ impl<'a> Sources<'a> {
     }
 
     fn add_season(&mut self, item: &IndexedItem, place: &SeriesPlace<'_>) {
-        let seasons = self.index.images(place.series_folder).map(|images| &images.of_seasons);
-        let images = item.season().and_then(|season| seasons?.get(&season));
+        let images = self.index.images(place.series_folder);
+        let images = images.zip(item.season()).map(|(images, season)| images.of_season(season));
         self.add(place.series_folder, images.into_iter().flatten(), ArtworkKind::Poster);
         if let Some(folder) = place.season_folder {
             self.add_folder(folder);

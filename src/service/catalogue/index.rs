@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::artwork::FolderImages;
 use super::item::{
-    AlbumFields, IndexedItem, ItemId, ItemTexts, MAX_GENRES, MAX_PEOPLE, PooledTexts, SeriesFields, SeriesId, sort_key,
+    AlbumFields, IndexedItem, ItemId, ItemTexts, MAX_GENRES, MAX_NAME_BYTES, MAX_PEOPLE, PooledTexts, SeriesFields,
+    SeriesId, sort_key,
 };
 use super::playlists::Playlists;
 use super::pool::TextPool;
@@ -15,6 +18,9 @@ use super::series_index::SeriesIndex;
 use crate::domain::catalogue::names::Names;
 use crate::domain::catalogue::search_index::{Field, SearchIndex};
 use crate::domain::catalogue::{AlbumId, Facts, Sources, sort_title};
+
+/// Files after which the index may be compacted, and then after each fifth of all.
+const MIN_GROWTH: usize = 1000;
 
 /// The items of the library. A file is in a slot; slots of removed files are used again.
 #[derive(Default)]
@@ -34,6 +40,8 @@ pub(super) struct CatalogueIndex {
     pub(super) playlists: Playlists,
     /// The sum of the hashes of all items and of the images in folders.
     artwork_stamp: u64,
+    /// Slots at the last [`Self::compact`].
+    compacted_slots: usize,
 }
 
 /// Length and time of files by name.
@@ -42,8 +50,8 @@ type RejectedFiles = BTreeMap<Box<str>, (u64, i64)>;
 /// The files of one folder.
 #[derive(Default)]
 struct FolderItems {
-    /// In the order of their names.
-    slots: Vec<u32>,
+    /// In the order of their names. Those of a film need no memory of their own.
+    slots: SmallVec<[u32; 4]>,
     /// Files that are no media by their bytes.
     rejected: Option<Box<RejectedFiles>>,
     nfo_stamp: u64,
@@ -68,7 +76,8 @@ pub(super) struct FilePlace<'a> {
 impl CatalogueIndex {
     /// Puts a file in place of the one of that name.
     pub(super) fn put(&mut self, place: FilePlace<'_>, record: &ItemRecord) {
-        let Some(id) = ItemId::parse(&record.id) else { return };
+        let id = ItemId::parse(&record.id).filter(|_| place.name.len() <= MAX_NAME_BYTES);
+        let Some(id) = id else { return };
         self.remove(place.folder, place.name);
         let chosen_title = self.chosen_titles.get(&id).cloned();
         let facts = Facts::merge(&Sources {
@@ -77,10 +86,7 @@ impl CatalogueIndex {
             tags: record.technical.as_ref().map(|technical| &technical.tags),
             names: place.names,
         });
-        let folder = match self.folders.get_key_value(place.folder) {
-            Some((folder, _)) => folder.clone(),
-            None => Arc::from(place.folder),
-        };
+        let folder = self.folder_path(place.folder);
         let item = self.build_item(id, &folder, place, record, facts);
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -96,6 +102,10 @@ impl CatalogueIndex {
         }
         self.artwork_stamp = self.artwork_stamp.wrapping_add(item.artwork_hash());
         self.slots[slot as usize] = Some(Box::new(item));
+        // Early, so that the items that follow take the memory that it gives back.
+        if self.slots.len() > MIN_GROWTH + self.compacted_slots * 5 / 4 {
+            self.compact();
+        }
         match self.by_id.get(&id).copied() {
             // The file with the first path stands for all.
             Some(current) if self.place_of(current) < self.place_of(slot) => self.add_copy(id, slot),
@@ -110,6 +120,27 @@ impl CatalogueIndex {
                 self.link(slot);
             }
         }
+    }
+
+    /// Begins to read a folder, whose items share this text of its path.
+    pub(super) fn begin_folder(&mut self, folder: Arc<str>) {
+        self.folders.entry(folder).or_default();
+    }
+
+    /// The path of a folder, shared with the items in it.
+    pub(super) fn folder_path(&self, folder: &str) -> Arc<str> {
+        self.folders.get_key_value(folder).map_or_else(|| folder.into(), |(path, _)| path.clone())
+    }
+
+    /// Gives back memory that many insertions left unused.
+    pub(super) fn compact(&mut self) {
+        // A map that is made at once has full nodes, one that grew in order is almost half empty.
+        self.folders = std::mem::take(&mut self.folders).into_iter().collect();
+        self.by_id = std::mem::take(&mut self.by_id).into_iter().collect();
+        self.compacted_slots = self.slots.len();
+        self.search.compact();
+        self.genres.compact();
+        self.people.compact();
     }
 
     fn place_of(&self, slot: u32) -> Option<(&str, &str)> {
@@ -183,9 +214,10 @@ impl CatalogueIndex {
         item.with_fields(of_series, of_album)
     }
 
-    /// Another item in a folder, which probably has the same texts.
+    /// Another item in a folder, or in the one before it, which probably has the same texts.
     fn nearest(&self, folder: &str) -> Option<&IndexedItem> {
-        self.at(*self.folders.get(folder)?.slots.last()?)
+        let (_, items) = self.folders.range::<str, _>((Bound::Unbounded, Bound::Included(folder))).next_back()?;
+        self.at(*items.slots.last()?)
     }
 
     /// Removes a file; returns its item.

@@ -20,6 +20,12 @@ pub(super) const MAX_PEOPLE: usize = 32;
 /// Longest key by which items are sorted, bytes.
 const MAX_SORT_KEY_BYTES: usize = 160;
 
+/// Longest name of a file, bytes: Linux has no longer path (`PATH_MAX`).
+pub(super) const MAX_NAME_BYTES: usize = 4096;
+
+/// Longest title in memory, bytes. Longer ones are cut.
+const MAX_TITLE_BYTES: usize = 4096;
+
 /// One file of the library in memory.
 pub(super) struct IndexedItem {
     pub id: ItemId,
@@ -45,33 +51,72 @@ pub(super) struct IndexedItem {
     pub is_copy: bool,
 }
 
-/// Texts that each item has, in one allocation.
+// A library has very many items, and the allocator gives memory in steps of 16 bytes.
+const _: () = assert!(size_of::<IndexedItem>() <= 160);
+
+/// Texts that each item has, in one allocation: the name, the sort key, the title if it is no part of the name, and the stated
+/// sort title.
 pub(super) struct ItemTexts {
     all: Box<str>,
-    /// Ends of the name, the title and the sort key; after it comes the stated sort title.
-    ends: [u32; 3],
+    name_end: u16,
+    sort_key_end: u16,
+    title_start: u16,
+    title_end: u16,
 }
 
 impl ItemTexts {
-    /// The sort title is empty if it is the title without its article.
+    /// Of a name and a sort key with at most [`MAX_NAME_BYTES`] and [`MAX_SORT_KEY_BYTES`]. The sort title is empty if it is the title without its article.
     pub(super) fn new(name: &str, title: &str, sort_key: &str, stated_sort_title: &str) -> Self {
-        let all = [name, title, sort_key, stated_sort_title].concat().into_boxed_str();
-        // Names are those of files, the others are bounded by their sources.
-        let [name, title, sort_key] = [name, title, sort_key].map(|text| text.len() as u32);
-        Self { all, ends: [name, name + title, name + title + sort_key] }
+        let title = &title[..title.floor_char_boundary(MAX_TITLE_BYTES)];
+        let (title_at, own_title) = match name.find(title) {
+            Some(at) => (at, ""),
+            None => (name.len() + sort_key.len(), title),
+        };
+        Self {
+            all: [name, sort_key, own_title, stated_sort_title].concat().into(),
+            name_end: name.len() as u16,
+            sort_key_end: (name.len() + sort_key.len()) as u16,
+            title_start: title_at as u16,
+            title_end: (title_at + title.len()) as u16,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.range(0, self.name_end)
+    }
+
+    pub(super) fn title(&self) -> &str {
+        self.range(self.title_start, self.title_end)
+    }
+
+    pub(super) fn sort_key(&self) -> &str {
+        self.range(self.name_end, self.sort_key_end)
+    }
+
+    pub(super) fn stated_sort_title(&self) -> &str {
+        &self.all[usize::from(self.title_end.max(self.sort_key_end))..]
+    }
+
+    fn range(&self, start: u16, end: u16) -> &str {
+        &self.all[usize::from(start)..usize::from(end)]
     }
 }
 
-/// Numbers of pooled texts, in one allocation: genres, then people.
-pub(super) struct PooledTexts {
-    all: Box<[u32]>,
-    genre_count: u8,
-}
+/// Numbers of pooled texts, in one allocation: the number of genres, the genres, the people. Empty without both.
+pub(super) struct PooledTexts(Box<[u32]>);
 
 impl PooledTexts {
-    /// At most [`MAX_GENRES`] genres.
     pub(super) fn new(genres: &[u32], people: &[u32]) -> Self {
-        Self { all: [genres, people].concat().into(), genre_count: genres.len() as u8 }
+        match genres.len() + people.len() {
+            0 => Self(Box::default()),
+            _ => Self([&[genres.len() as u32], genres, people].concat().into()),
+        }
+    }
+
+    /// The genres, and the people.
+    pub(super) fn lists(&self) -> (&[u32], &[u32]) {
+        let (genre_count, all) = self.0.split_first().unwrap_or((&0, &[]));
+        all.split_at(*genre_count as usize)
     }
 }
 
@@ -107,24 +152,24 @@ impl IndexedItem {
 
     /// Its name in the folder.
     pub(super) fn name(&self) -> &str {
-        &self.texts.all[..self.texts.ends[0] as usize]
+        self.texts.name()
     }
 
     pub(super) fn title(&self) -> &str {
-        &self.texts.all[self.texts.ends[0] as usize..self.texts.ends[1] as usize]
+        self.texts.title()
     }
 
     /// Sorts items by title: episodes by series and number, music by artist, album and number.
     pub(super) fn sort_key(&self) -> &str {
-        &self.texts.all[self.texts.ends[1] as usize..self.texts.ends[2] as usize]
+        self.texts.sort_key()
     }
 
     pub(super) fn genres(&self) -> &[u32] {
-        &self.pooled.all[..usize::from(self.pooled.genre_count)]
+        self.pooled.lists().0
     }
 
     pub(super) fn people(&self) -> &[u32] {
-        &self.pooled.all[usize::from(self.pooled.genre_count)..]
+        self.pooled.lists().1
     }
 
     pub(super) fn series(&self) -> Option<&(SeriesId, Arc<str>)> {
@@ -168,7 +213,7 @@ impl IndexedItem {
     }
 
     pub(super) fn sort_title(&self) -> &str {
-        match &self.texts.all[self.texts.ends[2] as usize..] {
+        match self.texts.stated_sort_title() {
             "" => crate::domain::catalogue::sort_title(self.title()),
             stated => stated,
         }

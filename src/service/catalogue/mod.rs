@@ -70,6 +70,8 @@ pub struct Catalogue {
     work_arrived: Notify,
     /// Marked as changed after a change of items.
     items_changed: watch::Sender<()>,
+    /// Whether the stored items were read.
+    is_loaded: watch::Sender<bool>,
 }
 
 /// Folders that changed, and where the first scan of the roots is.
@@ -80,7 +82,6 @@ struct PendingFolders {
     reported_roots: HashSet<String>,
     /// The folder that is being read.
     reading: Option<Arc<str>>,
-    is_loaded: bool,
     /// Lengths and times of files that are gone, until no folder waits: a renamed one may be in a folder that does.
     gone: HashMap<ItemId, EntryTarget>,
 }
@@ -93,6 +94,7 @@ impl Catalogue {
             pending: Mutex::default(),
             work_arrived: Notify::new(),
             items_changed: watch::Sender::default(),
+            is_loaded: watch::Sender::default(),
         }
     }
 
@@ -127,11 +129,22 @@ impl Catalogue {
         self.read_index().folders_below(path)
     }
 
+    /// The path of a folder, shared with the items in it.
+    pub fn folder_path(&self, folder: &str) -> Arc<str> {
+        self.read_index().folder_path(folder)
+    }
+
+    /// Waits until the stored items were read.
+    pub async fn wait_until_loaded(&self) {
+        // The sender is a part of this catalogue.
+        let _ = self.is_loaded.subscribe().wait_for(|is_loaded| *is_loaded).await;
+    }
+
     /// Whether every folder was read since the start, and no change waits.
     pub fn is_current(&self, root_count: usize) -> bool {
         let pending = self.lock_pending();
         let has_work = pending.reading.is_some() || !pending.folders.is_empty();
-        pending.is_loaded && pending.reported_roots.len() >= root_count && !has_work
+        *self.is_loaded.borrow() && pending.reported_roots.len() >= root_count && !has_work
     }
 
     /// Removes a file that is gone from the index; returns its item.

@@ -55,6 +55,13 @@ impl TextPool {
         }
     }
 
+    /// Gives back memory that many insertions left unused.
+    pub(super) fn compact(&mut self) {
+        self.texts.shrink_to_fit();
+        self.by_text.shrink_to_fit();
+        self.search.compact();
+    }
+
     pub(super) fn get(&self, number: u32) -> &str {
         self.texts[number as usize].as_ref().map_or("", |pooled| &pooled.text)
     }

@@ -137,7 +137,7 @@ impl ItemChanges {
 /// Reads the stored items. Those outside the roots are left out.
 async fn load(service: &Arc<Service>) {
     let loading = service.clone();
-    let loaded = tokio::task::spawn_blocking(move || {
+    let loaded = tokio::task::spawn_blocking(move || -> Result<()> {
         let (catalogue, roots) = (&loading.catalogue, loading.library.roots());
         catalogue.store.for_each(Tree::Titles, |key, chosen: ChosenTitle| {
             if let Some(id) = ItemId::parse(key) {
@@ -149,17 +149,19 @@ async fn load(service: &Arc<Service>) {
             if let Some(names) = parse_names(roots, path) {
                 catalogue.write_index().put(FilePlace { folder, name, names: &names }, &record);
             }
-        })
+        })?;
+        catalogue.write_index().compact();
+        Ok(())
     });
     if let Ok(Err(fault)) = loaded.await {
         tracing::warn!(%fault, "stored items could not be read; their files are read again");
     }
-    service.catalogue.lock_pending().is_loaded = true;
+    service.catalogue.is_loaded.send_replace(true);
 }
 
-async fn read_folder(service: &Arc<Service>, folder: &str, changes: &mut ItemChanges) -> Result<()> {
+async fn read_folder(service: &Arc<Service>, folder: &Arc<str>, changes: &mut ItemChanges) -> Result<()> {
     let catalogue = &service.catalogue;
-    let (roots, path) = (service.library.roots().clone(), folder.to_owned());
+    let (roots, path) = (service.library.roots().clone(), folder.clone());
     let reading = async {
         let root = roots.locate(folder)?.root_index;
         let roots = roots.clone();
@@ -171,13 +173,16 @@ async fn read_folder(service: &Arc<Service>, folder: &str, changes: &mut ItemCha
         Err(fault) if matches!(fault.code, Code::NotFound | Code::Forbidden) => FolderContent::empty(),
         Err(fault) => return Err(fault),
     };
+    if !content.media.is_empty() {
+        catalogue.write_index().begin_folder(folder.clone());
+    }
     let stamp = content.nfo_stamp;
     let updates: Vec<_> = content.media.iter().map(|file| update_file(service, folder, file, stamp)).collect();
     let mut updates = futures_util::stream::iter(updates).buffer_unordered(CONCURRENT_FILES);
     while let Some(updated) = updates.next().await {
         match updated {
             Ok(id) => changes.add(id),
-            Err(fault) => tracing::info!(%fault, media.path = folder, "a file was not catalogued"),
+            Err(fault) => tracing::info!(%fault, media.path = &**folder, "a file was not catalogued"),
         }
     }
     drop(updates);
@@ -190,7 +195,7 @@ async fn read_folder(service: &Arc<Service>, folder: &str, changes: &mut ItemCha
     let changed = catalogue.write_index().finish_folder(folder, stamp, content.images, exists);
     if changed.has_other_images {
         let index = catalogue.read_index();
-        let below = content.subfolders.iter().map(String::as_str).chain([folder]);
+        let below = content.subfolders.iter().map(String::as_str).chain([&**folder]);
         below.flat_map(|folder| index.files_in(folder)).for_each(|item| changes.add(Some(item.id)));
     }
     if changed.has_other_nfo {

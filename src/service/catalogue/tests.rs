@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::index::{CatalogueIndex, FilePlace};
-use super::item::{ItemId, ListedItem, SeriesId};
+use super::item::{ItemId, ItemTexts, ListedItem, PooledTexts, SeriesId};
 use super::page::Page;
 use super::record::ItemRecord;
 use super::scan::split_path;
@@ -41,6 +41,27 @@ fn titles(found: &[(u32, u32)], index: &CatalogueIndex) -> Vec<String> {
     let mut titles: Vec<String> = found.iter().map(|(slot, _)| index.at(*slot).unwrap().title().to_owned()).collect();
     titles.sort();
     titles
+}
+
+#[test]
+fn an_item_has_the_texts_it_was_made_of() {
+    let long = "é".repeat(3000);
+    for (name, title, stated_sort_title, expected_title) in [
+        ("Alien (1979).mkv", "Alien", "", "Alien"),
+        ("alien.1979.mkv", "Alien", "Alien 1", "Alien"),
+        ("The Matrix.mkv", "The Matrix", "Matrix 1", "The Matrix"),
+        ("a.mkv", "", "", ""),
+        ("a.mkv", &long, "Z", &"é".repeat(2048)),
+    ] {
+        for sort_key in ["alien", ""] {
+            let texts = ItemTexts::new(name, title, sort_key, stated_sort_title);
+            let found = [texts.name(), texts.title(), texts.sort_key(), texts.stated_sort_title()];
+            assert_eq!(found, [name, expected_title, sort_key, stated_sort_title]);
+        }
+    }
+    for (genres, people) in [(&[][..], &[][..]), (&[1, 2], &[]), (&[], &[3]), (&[4], &[5, 6])] {
+        assert_eq!(PooledTexts::new(genres, people).lists(), (genres, people));
+    }
 }
 
 #[test]

@@ -65,6 +65,8 @@ async fn watch_root(service: Arc<Service>, root: usize) {
         .ok();
     let Some(path) = service.library.roots().get(root).map(|root| &root.path) else { return };
     let top = path.to_string_lossy().into_owned();
+    // Its paths of folders are shared.
+    service.catalogue.wait_until_loaded().await;
     let mut snapshot = RootSnapshot::default();
     let mut stale: BTreeSet<String> = BTreeSet::from([top.clone()]);
     let (mut is_first, mut is_full_scan, mut last_full_scan) = (true, true, Instant::now());
@@ -74,15 +76,21 @@ async fn watch_root(service: Arc<Service>, root: usize) {
         let (started, state) = (Instant::now(), (snapshot, watcher));
         let items = service.progress.known_items().into_iter().chain(service.books.known_items());
         let sizes = items.map(|(_, _, size)| size).collect();
+        let scanning = service.clone();
         let update = tokio::task::spawn_blocking(move || {
             let (mut snapshot, mut watcher) = state;
+            let path_of = |folder: &str| scanning.catalogue.folder_path(folder);
             let mut changes = RootChanges::new(sizes);
             for folder in stale {
-                snapshot.update(&roots, &folder, is_full_scan, &mut changes, &mut |path| {
+                snapshot.update(&roots, &folder, is_full_scan, &mut changes, &path_of, &mut |path| {
                     if let Some(watcher) = &mut watcher {
                         watcher.add_folder(&roots, path);
                     }
                 });
+            }
+            if is_first {
+                snapshot.compact();
+                watcher.iter_mut().for_each(FolderWatcher::compact);
             }
             (snapshot, watcher, changes)
         });

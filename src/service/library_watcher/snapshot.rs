@@ -74,13 +74,15 @@ impl RootChanges {
 
 impl RootSnapshot {
     /// Reads a folder again: with all folders below it if `deep`, otherwise only itself and new folders in it. `on_folder`
-    /// is called for every new folder, and for every folder if deep. Blocks on the file system.
+    /// is called for every new folder, and for every folder if deep; `path_of` gives the path of a new one, for example one that is
+    /// in memory already. Blocks on the file system.
     pub fn update(
         &mut self,
         roots: &Roots,
         folder: &str,
         deep: bool,
         changes: &mut RootChanges,
+        path_of: &dyn Fn(&str) -> Arc<str>,
         on_folder: &mut dyn FnMut(&Arc<str>),
     ) {
         let mut pending = vec![(folder.trim_end_matches('/').to_owned(), 0)];
@@ -91,7 +93,7 @@ impl RootSnapshot {
                 self.remove_folder(&path, changes);
                 continue;
             };
-            let path = tracked.unwrap_or_else(|| path.into());
+            let path = tracked.unwrap_or_else(|| path_of(&path));
             if is_new || deep {
                 // Watched before it is read, so that changes in between are reported.
                 on_folder(&path);
@@ -181,6 +183,12 @@ impl RootSnapshot {
         folders.filter(move |folder| !folder[prefix.len()..].contains('/')).map(|folder| folder.to_string())
     }
 
+    /// Gives back memory that the first scan left unused.
+    pub fn compact(&mut self) {
+        // A map that is made at once has full nodes, one that grew in order is almost half empty.
+        self.folders = std::mem::take(&mut self.folders).into_iter().collect();
+    }
+
     /// Whether there is a file or a folder at a path.
     pub fn contains(&self, path: &str) -> bool {
         let file = path.rsplit_once('/');
@@ -211,7 +219,7 @@ mod tests {
     /// Names of the changed folders, the changed files, and the folders found.
     fn update_and_list(snapshot: &mut RootSnapshot, roots: &Roots, path: &str, deep: bool) -> [Vec<String>; 3] {
         let (mut changes, mut found) = (RootChanges::new((0..10).collect()), Vec::new());
-        snapshot.update(roots, path, deep, &mut changes, &mut |path| found.push(path.to_string()));
+        snapshot.update(roots, path, deep, &mut changes, &|path| path.into(), &mut |path| found.push(path.to_string()));
         let file_names = |list: Vec<String>| {
             let mut list: Vec<_> = list.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
             list.sort();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hearthcast::service::{events::EventContent, library_watcher};
+use hearthcast::service::{catalogue, events::EventContent, library_watcher};
 use serde_json::{Value, json};
 
 use super::{get, save, small_film};
@@ -33,6 +33,7 @@ async fn moved_files_are_found_while_the_server_runs() {
     let mut subscription = server.service.events.subscribe("u_unknown", None).unwrap();
     let body = json!({"mediaPath": film, "positionSeconds": 700, "durationSeconds": 5400});
     let saved: Value = expect_success(server.post("/api/stream/progress", &body).send().await.unwrap(), 200).await;
+    catalogue::start(&server.service);
     library_watcher::start_watchers(&server.service);
     // Moved twice, into new folders.
     let mut current_path = film;
@@ -76,6 +77,7 @@ async fn files_moved_while_stopped_are_found_at_the_start() {
     std::fs::rename(&film, &moved_film).unwrap();
     std::fs::rename(&book, &moved_book).unwrap();
     assert_eq!(get(&server, "/api/stream/history").await["history"][0]["available"], false);
+    catalogue::start(&server.service);
     library_watcher::start_watchers(&server.service);
     wait_until_found_at(&server, "/api/stream/history", "mediaPath", &moved_film).await;
     wait_until_found_at(&server, "/api/stream/audiobook/history", "audiobookPath", &moved_book).await;

@@ -320,6 +320,9 @@ fn after_random_edits_the_index_equals_that_of_a_fresh_scan() {
         if random.below(50) == 0 {
             disk.choose_title(&mut index, &mut random);
         }
+        if random.below(50) == 0 {
+            index.compact();
+        }
         largest = largest.max(disk.files.len());
         if number.is_multiple_of(CHECK_INTERVAL) {
             let (found, fresh) = (answers(&index), answers(&disk.fresh_index(&mut random)));

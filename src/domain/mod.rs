@@ -102,6 +102,11 @@ pub(crate) fn hash_to_u64(hash: blake3::Hash) -> u64 {
     u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("eight of thirty-two"))
 }
 
+/// Makes a map anew with full nodes. One that grew in order is almost half empty, one that grew at random a third.
+pub(crate) fn compact_map<K: Ord, V>(map: &mut std::collections::BTreeMap<K, V>) {
+    *map = std::mem::take(map).into_iter().collect();
+}
+
 /// 1 if both are 0.
 pub(crate) fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {

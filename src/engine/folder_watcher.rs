@@ -11,6 +11,7 @@ use inotify::{EventMask, EventStream, Inotify, WatchMask};
 use rustix::fs::OFlags;
 
 use super::source::Roots;
+use crate::domain::compact_map;
 
 /// Size of the buffer for events, bytes.
 const EVENT_BUFFER_BYTES: usize = 16 * 1024;
@@ -77,8 +78,7 @@ impl FolderWatcher {
 
     /// Gives back memory that many new folders left unused.
     pub fn compact(&mut self) {
-        // A map that is made at once has full nodes, one that grew in order is almost half empty.
-        self.folders = std::mem::take(&mut self.folders).into_iter().collect();
+        compact_map(&mut self.folders);
     }
 
     /// Waits for changes.

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::fold::words;
+use crate::domain::compact_map;
 
 /// Most words of a query.
 const MAX_QUERY_WORDS: usize = 8;
@@ -72,8 +73,7 @@ impl SearchIndex {
     /// Gives back memory that insertions left unused.
     pub fn compact(&mut self) {
         self.words.values_mut().for_each(SmallVec::shrink_to_fit);
-        // A map that is made at once has full nodes, one that grew is a third empty.
-        self.words = std::mem::take(&mut self.words).into_iter().collect();
+        compact_map(&mut self.words);
     }
 
     /// The documents that have all words of a query, as words, beginnings of words or with typing errors, and their points.

@@ -18,8 +18,9 @@ use super::series_index::SeriesIndex;
 use crate::domain::catalogue::names::Names;
 use crate::domain::catalogue::search_index::{Field, SearchIndex};
 use crate::domain::catalogue::{AlbumId, Facts, Sources, sort_title};
+use crate::domain::compact_map;
 
-/// Files after which the index may be compacted, and then after each fifth of all.
+/// Files after which the index is compacted for the first time; then it is after each growth by a quarter and as many files.
 const MIN_GROWTH: usize = 1000;
 
 /// The items of the library. A file is in a slot; slots of removed files are used again.
@@ -134,9 +135,8 @@ impl CatalogueIndex {
 
     /// Gives back memory that many insertions left unused.
     pub(super) fn compact(&mut self) {
-        // A map that is made at once has full nodes, one that grew in order is almost half empty.
-        self.folders = std::mem::take(&mut self.folders).into_iter().collect();
-        self.by_id = std::mem::take(&mut self.by_id).into_iter().collect();
+        compact_map(&mut self.folders);
+        compact_map(&mut self.by_id);
         self.compacted_slots = self.slots.len();
         self.search.compact();
         self.genres.compact();

@@ -65,7 +65,7 @@ async fn watch_root(service: Arc<Service>, root: usize) {
         .ok();
     let Some(path) = service.library.roots().get(root).map(|root| &root.path) else { return };
     let top = path.to_string_lossy().into_owned();
-    // Its paths of folders are shared.
+    // The snapshot shares the paths of folders that the catalogue has.
     service.catalogue.wait_until_loaded().await;
     let mut snapshot = RootSnapshot::default();
     let mut stale: BTreeSet<String> = BTreeSet::from([top.clone()]);

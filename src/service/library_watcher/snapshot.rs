@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use crate::domain::catalogue::artwork::{is_artwork, media_stems};
 use crate::domain::catalogue::playlist_file::is_playlist_name;
+use crate::domain::compact_map;
 use crate::domain::library::kind_from_name;
 use crate::engine::folder::{EntryHint, EntryTarget};
 use crate::engine::source::Roots;
@@ -185,8 +186,7 @@ impl RootSnapshot {
 
     /// Gives back memory that the first scan left unused.
     pub fn compact(&mut self) {
-        // A map that is made at once has full nodes, one that grew in order is almost half empty.
-        self.folders = std::mem::take(&mut self.folders).into_iter().collect();
+        compact_map(&mut self.folders);
     }
 
     /// Whether there is a file or a folder at a path.

@@ -6,7 +6,7 @@ import { formatTime } from "./format.js";
 import { hueOf, isDimmed } from "./guide-filter.js";
 import { focus } from "./keys.js";
 import { watchLink } from "./links.js";
-import { isOnAir, programmeDetails } from "./programme-details.js";
+import { programmeDetails } from "./programme-details.js";
 import { Programmes } from "./programmes.js";
 import { recordingMark } from "./recording-state.js";
 import { TEXT } from "./strings.js";
@@ -275,12 +275,13 @@ export class GuideGrid {
   }
 
   onCellClick({ target }) {
-    const contents = this.cellContents.get(target.closest(".cell"));
-    if (!contents) return;
-    const { row, entry } = contents;
+    const cell = target.closest(".cell");
+    if (!cell) return;
+    const { row, entry } = this.cellContents.get(cell);
     this.selection = { row, instant: Math.max(entry.startMs, this.from) };
     this.showDetails(row, entry);
-    if (isOnAir(entry)) location.hash = watchLink(this.channels[row].id);
+    // Its mark may be older than its end.
+    if (cell.matches(".on-air")) location.hash = watchLink(this.channels[row].id);
     else focus(this.details.querySelector("a, button")); // Its actions.
   }
 

@@ -94,6 +94,18 @@ export async function guide(kit, openPage) {
     await page.locator(".cell.on-air").first().waitFor();
   });
 
+  await step("guide-plays-what-is-marked-as-on-air", async () => {
+    // Marks are up to half a minute old: the programmes end now, and theirs stay.
+    await page.evaluate(() => {
+      const { now } = Date;
+      Date.now = () => now() + 3_600_000;
+    });
+    await page.locator(".cell.on-air").first().click();
+    await page.waitForURL(/#\/watch/);
+    await kit.openScreen("guide");
+    await page.locator(".cell.on-air").first().waitFor();
+  });
+
   const other = await openPage("", undefined, server, await page.context().storageState());
   await mockThousandChannels(other.page);
   await other.step("guide-of-a-thousand-channels", async () => {

@@ -50,7 +50,10 @@ const EXPECTED: &[(&str, &str, &str, &str, &str)] = &[
         "glibc, before it shrinks a heap; it assumes the default",
     ),
     ("ffmpeg", "openat", "EACCES", "/dev", "the trial of a V4L2 encoder; see *Limits* of engine/process"),
-    ("worker", "openat", "EACCES", "/orcexec.", "ORC puts code into a file, and without one into anonymous memory"),
+    ("ffmpeg", "sched_setscheduler", "EPERM", "", "SVT-AV1 gives its threads real-time priority when root starts it"),
+    ("ffmpeg", "sched_setaffinity", "EPERM", "", "SVT-AV1 keeps its threads on the processors of one socket"),
+    ("ffmpeg", "openat", "EACCES", "/proc/cpuinfo", "SVT-AV1 reads how many processors are on each socket"),
+    ("worker", "openat", "EPERM", "/orcexec.", "ORC puts code into a file, and without one into anonymous memory"),
 ];
 
 /// A refused call, as a row of the table.
@@ -143,7 +146,7 @@ fn a_trace_is_read_by_program() {
 13 openat(AT_FDCWD, "/etc/passwd", O_RDONLY) = -1 EACCES (Permission denied)
 13 openat(AT_FDCWD, "/tmp/orcexec.X1y2Z3", O_RDWR <unfinished ...>
 12 prctl(PR_SET_SECCOMP, 0x20) = -1 EPERM (Operation not permitted)
-13 <... openat resumed>) = -1 EACCES (Permission denied)
+13 <... openat resumed>) = -1 EPERM (Operation not permitted)
 "#;
     let refused = refused_calls(trace);
     let rows: Vec<_> = refused.keys().map(|row| [&row.program, &row.call, &row.argument].map(String::as_str)).collect();

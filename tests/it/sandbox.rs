@@ -354,6 +354,20 @@ fn acts_outside_media_work_are_refused() {
     }
 }
 
+/// Version 0 is a kernel without Landlock: files can be read then.
+#[test]
+fn without_landlock_no_file_is_created_or_removed() {
+    if !has_sandbox() {
+        return;
+    }
+    let scene = Scene::new(Some("media"), Some(0), None);
+    let acts = scene.run();
+    for act in ["write", "unlink", "chmod", "make-folder"] {
+        assert!(!acts[act], "{act} must be refused");
+    }
+    assert!(acts["read-media"] && !scene.attempt.folder.join("new").exists());
+}
+
 #[test]
 fn a_network_worker_may_send_udp_and_nothing_more() {
     if !has_sandbox() {

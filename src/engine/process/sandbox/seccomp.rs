@@ -45,6 +45,10 @@ const CLONE_NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
+/// Each of these flags of open(2) creates a file; the second one without a name, and it has a flag of its own beside
+/// `O_DIRECTORY`.
+const OPEN_CREATES: u64 = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u64;
+
 /// The type of a socket without its flags (net/socket.h).
 const SOCKET_TYPE_MASK: u64 = 0xf;
 
@@ -181,17 +185,24 @@ fn rules(confined: Confined, ioctl_types: impl Iterator<Item = u8>) -> std::resu
         COMMON.iter().chain(groups).flat_map(|group| group.iter()).map(|&call| (call, vec![])).collect();
     let own_id = |index| vec![all([equals(index, OWN_ID.into())])];
     let own_id_or_0 = |index| [0, OWN_ID.into()].map(|id| all([equals(index, id)])).into();
-    let flags = if matches!(confined, Confined::Program { is_script: true, .. }) {
+    let is_script = matches!(confined, Confined::Program { is_script: true, .. });
+    let flags = if is_script {
         masked(0, CLONE_NAMESPACES, 0)
     } else {
         let thread = libc::CLONE_THREAD as u64;
         masked(0, CLONE_NAMESPACES | thread, thread)
     };
+    // No file is created, also where Landlock is missing: ORC would leave one for its code, which it could not remove. A shell
+    // opens /dev/null as if it might not exist.
+    let open = |flags| if is_script { vec![] } else { vec![all([masked(flags, OPEN_CREATES, 0)])] };
     let mut ioctls: Vec<_> = IOCTL_REQUESTS.iter().map(|&request| all([equals(1, request)])).collect();
     ioctls.extend(ioctl_types.map(|kind| all([masked(1, 0xff00, u64::from(kind) << 8)])));
     let unix_stream = [equals(0, libc::AF_UNIX as u64), masked(1, SOCKET_TYPE_MASK, libc::SOCK_STREAM as u64)];
     let mut checked = vec![
         (libc::SYS_clone, vec![all([flags])]),
+        (libc::SYS_openat, open(2)),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, open(1)),
         (libc::SYS_kill, own_id(0)),
         (libc::SYS_tgkill, own_id(0)),
         (libc::SYS_prlimit64, own_id_or_0(0)),

@@ -22,9 +22,10 @@ const MEMORY: &[c_long] = calls![
     SYS_memfd_create SYS_mbind SYS_get_mempolicy SYS_set_mempolicy SYS_membarrier
 ];
 
-/// Reading and writing. Landlock decides what may be opened. Nothing here changes a folder or the mode of a file.
+/// Reading and writing. Opening is checked by arguments, and Landlock decides about paths. Nothing here changes a folder or the
+/// mode of a file.
 const FILES: &[c_long] = calls![
-    SYS_openat SYS_close SYS_close_range SYS_read SYS_readv SYS_pread64 SYS_preadv SYS_preadv2 SYS_write SYS_writev
+    SYS_close SYS_close_range SYS_read SYS_readv SYS_pread64 SYS_preadv SYS_preadv2 SYS_write SYS_writev
     SYS_pwrite64 SYS_pwritev SYS_lseek SYS_fstat SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_faccessat
     SYS_faccessat2 SYS_readlinkat SYS_getcwd SYS_getdents64 SYS_fadvise64 SYS_readahead SYS_ftruncate SYS_umask SYS_dup
     SYS_dup3 SYS_pipe2
@@ -67,7 +68,7 @@ const IDENTITY: &[c_long] = calls![
 /// Older forms of the calls above, and the thread register. Other processors do not have them.
 #[cfg(target_arch = "x86_64")]
 const LEGACY: &[c_long] = calls![
-    SYS_open SYS_stat SYS_lstat SYS_access SYS_readlink SYS_getdents SYS_poll SYS_select SYS_pipe SYS_dup2
+    SYS_stat SYS_lstat SYS_access SYS_readlink SYS_getdents SYS_poll SYS_select SYS_pipe SYS_dup2
     SYS_epoll_create SYS_epoll_wait SYS_eventfd SYS_time SYS_getpgrp SYS_arch_prctl
 ];
 #[cfg(not(target_arch = "x86_64"))]

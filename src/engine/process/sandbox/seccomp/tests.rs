@@ -143,6 +143,22 @@ fn threads_are_allowed_and_processes_only_to_scripts() {
 }
 
 #[test]
+fn files_are_opened_and_only_scripts_may_create_them() {
+    let openat = |flags: i32| [0, 0, flags as u64];
+    check(ALLOW, &EVERY, libc::SYS_openat, &openat(libc::O_RDWR | libc::O_CLOEXEC));
+    check(ALLOW, &EVERY, libc::SYS_openat, &openat(libc::O_RDONLY | libc::O_DIRECTORY));
+    for flags in [libc::O_CREAT | libc::O_EXCL | libc::O_RDWR, libc::O_TMPFILE | libc::O_RDWR] {
+        check(EPERM, &[MEDIA, SRT, FFMPEG, READER], libc::SYS_openat, &openat(flags));
+        check(ALLOW, &[SCRIPTED], libc::SYS_openat, &openat(flags));
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        check(ALLOW, &EVERY, libc::SYS_open, &[0, libc::O_RDONLY as u64]);
+        check(EPERM, &[MEDIA, SRT, FFMPEG, READER], libc::SYS_open, &[0, libc::O_CREAT as u64]);
+    }
+}
+
+#[test]
 fn sockets_are_stream_pairs_for_srt_udp_and_for_remote_files_tcp() {
     let with_flags = |kind: i32| (kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
     check(ALLOW, &EVERY, libc::SYS_socketpair, &[1, with_flags(libc::SOCK_STREAM)]);

@@ -60,6 +60,10 @@ mod session;
 mod soak;
 /// Large and hostile imported lists and guides.
 mod sources;
+/// The longest wait of a test.
+#[path = "../it/kit/wait.rs"]
+#[allow(dead_code, reason = "the tests need more of it")]
+mod wait;
 /// Worker processes, compared with GStreamer in the server process.
 mod workers;
 

@@ -33,6 +33,8 @@ mod viewers;
 /// Workers as processes.
 mod worker;
 
+use crate::wait::MAX_WAIT;
+
 pub fn run() {
     println!("\n# rack");
     if !cfg!(feature = "cluster") {

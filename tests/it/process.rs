@@ -3,13 +3,12 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::kit::wait::MAX_WAIT;
 
 fn command(state: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hearthcast"));
@@ -21,7 +20,7 @@ fn command(state: &Path, args: &[&str]) -> Command {
 async fn run(state: &Path, args: &[&str], input: &str) -> Output {
     let mut child = command(state, args).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
-    timeout(TIMEOUT, child.wait_with_output()).await.expect("a command ends").unwrap()
+    timeout(MAX_WAIT, child.wait_with_output()).await.expect("a command ends").unwrap()
 }
 
 async fn run_successfully(state: &Path, args: &[&str], input: &str) -> String {
@@ -41,7 +40,7 @@ async fn run_refused(state: &Path, args: &[&str], input: &str) -> String {
 async fn start_server(state: &Path) -> (Child, String) {
     let mut child = command(state, &["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = timeout(TIMEOUT, lines.next_line()).await.expect("a started server").unwrap().expect("one line");
+    let line = timeout(MAX_WAIT, lines.next_line()).await.expect("a started server").unwrap().expect("one line");
     let base = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned();
     (child, base)
 }
@@ -50,7 +49,7 @@ async fn start_server(state: &Path) -> (Child, String) {
 async fn stop_gracefully(child: Child) -> String {
     let pid = rustix::process::Pid::from_raw(child.id().unwrap() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let output = timeout(TIMEOUT, child.wait_with_output()).await.expect("a stopped server").unwrap();
+    let output = timeout(MAX_WAIT, child.wait_with_output()).await.expect("a stopped server").unwrap();
     assert_eq!(output.status.code(), Some(0));
     String::from_utf8(output.stderr).unwrap()
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use reqwest::header::{ACCESS_CONTROL_ALLOW_ORIGIN, ORIGIN};
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,7 +9,8 @@ use tokio::net::UnixDatagram;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::kit::wait::MAX_WAIT;
+
 const PAGE: &str = "https://tv.example";
 
 /// The service manager's end.
@@ -21,7 +21,7 @@ impl Notifications {
     async fn with_line(&self, line: &str) -> String {
         loop {
             let mut bytes = [0; 4096];
-            let length = timeout(TIMEOUT, self.0.recv(&mut bytes)).await.expect(line).unwrap();
+            let length = timeout(MAX_WAIT, self.0.recv(&mut bytes)).await.expect(line).unwrap();
             let text = String::from_utf8(bytes[..length].to_vec()).unwrap();
             if text.lines().any(|one| one == line) {
                 return text;
@@ -87,7 +87,7 @@ async fn the_service_manager_learns_when_the_server_is_ready_lives_reloads_and_s
 
     send_signal(&server, Signal::TERM);
     notifications.with_line("STOPPING=1").await;
-    let output = timeout(TIMEOUT, server.wait_with_output()).await.expect("it ends").unwrap();
+    let output = timeout(MAX_WAIT, server.wait_with_output()).await.expect("it ends").unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{log}");
     for text in ["needs a restart: segment_seconds", "hearthcast.toml", "allowed_origins = 3"] {

@@ -1,6 +1,6 @@
 //! Connections: invalid request heads, connection limits, shutdown during a response.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hearthcast::domain::access::Role;
 use hearthcast::domain::library::Root;
@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::kit;
 use crate::kit::service_config::service_config;
+use crate::kit::wait::MAX_WAIT;
 use crate::library::{file_url_of_text, mp4_bytes};
 
 /// Sends bytes on a new connection and reads the response until the server closes it or the JSON body ends.
@@ -57,9 +58,6 @@ async fn invalid_heads_get_the_common_error_shape() {
     // The server still works.
     assert_eq!(server.get("/api/health").send().await.unwrap().status(), 200);
 }
-
-/// For a response, also on a busy machine.
-const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// Connects from the given loopback address.
 async fn connect(server: &kit::Server, from: &str) -> TcpStream {
@@ -108,7 +106,7 @@ async fn clients_that_do_not_read_do_not_exhaust_connections() {
     assert!(response_start(&mut connect(&server, "127.0.0.4").await).await.starts_with("HTTP/1.1 503 "));
     assert_eq!(health().await.unwrap().status(), 200, "connections from two addresses");
     drop(connections);
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     while !response_start(&mut connect_without_reading(&server, "127.0.0.4").await).await.starts_with("HTTP/1.1 200 ") {
         assert!(Instant::now() < deadline, "connection slots are released");
         tokio::task::yield_now().await;
@@ -134,7 +132,7 @@ async fn shutdown_finishes_running_responses_and_accepts_no_others() {
     let mut answer = reqwest::Client::new().get(url).bearer_auth(token).send().await.unwrap();
     let mut received = answer.chunk().await.unwrap().unwrap().len();
     stop.send(()).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     while TcpStream::connect(address).await.is_ok() {
         assert!(Instant::now() < deadline, "the server still accepts connections");
         tokio::task::yield_now().await;
@@ -144,7 +142,7 @@ async fn shutdown_finishes_running_responses_and_accepts_no_others() {
         received += chunk.len();
     }
     assert_eq!(received, 30_000_000);
-    tokio::time::timeout(Duration::from_secs(30), serving).await.expect("a clean end").unwrap().unwrap();
+    tokio::time::timeout(MAX_WAIT, serving).await.expect("a clean end").unwrap().unwrap();
 }
 
 /// This test lasts as long as the server's time limits, 10 s for a body and 15 s for a head.
@@ -156,7 +154,7 @@ async fn slow_requests_time_out() {
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         let read = socket.read_to_string(&mut answer);
-        tokio::time::timeout(Duration::from_secs(30), read).await.expect("the server closes the connection").unwrap();
+        tokio::time::timeout(MAX_WAIT, read).await.expect("the server closes the connection").unwrap();
         answer
     };
     let login = "POST /api/auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"us";

@@ -1,7 +1,5 @@
 //! Random requests: each gets an answer below 500, in the common shape, in time.
 
-use std::time::Duration;
-
 use hearthcast::http::endpoints;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -10,6 +8,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::kit::response::send_until_ready;
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, media, player};
 
 /// Number of random requests. More find more; these take a few seconds.
@@ -146,7 +146,7 @@ async fn no_request_causes_a_server_error() {
             }
             String::from_utf8_lossy(&answer).into_owned()
         };
-        let answer = tokio::time::timeout(Duration::from_secs(20), exchange).await;
+        let answer = tokio::time::timeout(MAX_WAIT, exchange).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer to {request}"));
         let status: u16 = answer
             .get(9..12)
@@ -262,7 +262,7 @@ async fn no_start_request_causes_a_server_error() {
     let mut accepted = 0;
     for _ in 0..START_REQUESTS {
         let options = start_request().new_tree(&mut runner).unwrap().current();
-        let info = server.post(&format!("/api/stream/info/full?{query}"), &options).send().await.unwrap();
+        let info = send_until_ready(server.post(&format!("/api/stream/info/full?{query}"), &options)).await;
         assert!(matches!(info.status().as_u16(), 200 | 400), "{} to {options}", info.text().await.unwrap());
         let (status, started) = player::start(&server, &path, options.clone()).await;
         assert!((200..500).contains(&status), "{started} to {options}");

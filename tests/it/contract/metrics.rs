@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use rustix::process::Signal;
 
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::worker_processes::signal_workers;
 use crate::kit::{self, Server};
 
@@ -115,7 +116,7 @@ async fn requests_bytes_and_commits_are_counted_with_the_same_labels_at_all_time
 async fn a_killed_worker_is_counted_by_its_cause() {
     let server = kit::start_server(&[]).await;
     server.service.isolation.warm().await;
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + MAX_WAIT;
     while server.service.isolation.status().ready < 2 {
         assert!(Instant::now() < deadline, "no spare was started");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -154,7 +155,7 @@ async fn runs_are_counted_by_backend() {
     let url = format!("/api/stream/transcode/{}/v0-00000.ts", session["sessionId"].as_str().unwrap());
     assert_eq!(server.get(&url).send().await.unwrap().status(), 200);
     // The session notes the time of its first segment on its own, maybe after the answer.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + MAX_WAIT;
     let after = loop {
         let after = samples(&server).await;
         if after["hearthcast_first_segment_seconds_count"] == 1.0 {

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use url::Url;
 
 use crate::kit::response::{expect_success, send_until_ready};
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, media};
 
 /// A running nginx. Dropping it kills it.
@@ -48,9 +49,9 @@ impl Nginx {
         command.arg("-e").arg(folder.path().join("errors")).arg("-c").arg(&file).stderr(Stdio::null());
         let child = command.spawn().expect("nginx starts: scripts/packages test installs it");
         let nginx = Self { child, _folder: folder };
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + MAX_WAIT;
         while std::net::TcpStream::connect(("127.0.0.1", passing_port)).is_err() {
-            assert!(Instant::now() < deadline, "nginx does not listen within 20 s");
+            assert!(Instant::now() < deadline, "nginx does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
         nginx

@@ -3,6 +3,8 @@
 use super::*;
 use hearthcast::domain::time::Ticks;
 
+use crate::kit::wait::MAX_WAIT;
+
 const ENCODER_ARGS: &str = "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac -b:a 96k";
 
 /// Kinds of files that are encoded in process.
@@ -62,7 +64,7 @@ fn open_count(bench: &Bench) -> usize {
 }
 
 pub(super) async fn wait_until_closed(bench: &Bench) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + MAX_WAIT;
     while open_count(bench) > 1 {
         assert!(std::time::Instant::now() < deadline, "the film is still open {} times", open_count(bench));
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,9 +1,10 @@
 //! Runs that are dropped, paused or killed, or whose file changes.
 
 use std::io::Write;
-use std::time::Instant;
 
 use super::*;
+
+use crate::kit::wait::wait_until;
 
 const ENCODER_ARGS: &str = "-c:v libx264 -preset ultrafast -g 60 -c:a aac -b:a 96k";
 
@@ -20,14 +21,6 @@ fn child_processes(bench: &Bench) -> Vec<u32> {
         parent == Some(std::process::id()) && words.split('\0').any(|word| word.ends_with(&name))
     };
     all.filter(is_reader).collect()
-}
-
-async fn wait_until(failure: &str, mut is_met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_met() {
-        assert!(Instant::now() < deadline, "{failure}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]

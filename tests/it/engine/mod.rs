@@ -39,6 +39,7 @@ use hearthcast::engine::worker::message::{EngineReport, TrialScope};
 use hearthcast::engine::{Backend, Job, RenditionSpec, Run, RunError, Segment};
 
 use crate::kit::media;
+use crate::kit::wait::MAX_WAIT;
 
 const FPS25: FrameRate = FrameRate { num: 25, den: 1 };
 
@@ -222,5 +223,5 @@ impl SegmentBytes {
 }
 
 async fn next_segment(run: &mut Run) -> Option<Result<Segment, RunError>> {
-    tokio::time::timeout(Duration::from_secs(60), run.next()).await.expect("a segment within a minute")
+    tokio::time::timeout(MAX_WAIT, run.next()).await.expect("a segment")
 }

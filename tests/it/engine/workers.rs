@@ -9,6 +9,7 @@ use hearthcast::engine::worker::{FaultRecorder, Isolation, PoolSettings, WorkerB
 use rustix::process::{Pid, Signal};
 
 use super::*;
+use crate::kit::wait::wait_until;
 use crate::kit::worker_processes;
 
 const ENCODER_ARGS: &str = "-c:v libx264 -preset ultrafast -g 60 -bf 2 -c:a aac -b:a 96k";
@@ -92,14 +93,6 @@ fn workers_of(bench: &Bench) -> Vec<Pid> {
 /// All workers of this pool.
 fn worker_processes(workers: &Workers) -> Vec<i32> {
     worker_processes::worker_processes(workers.cache())
-}
-
-async fn wait_until(failure: &str, mut is_met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_met() {
-        assert!(Instant::now() < deadline, "{failure}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::kit::program::ServerProcess;
 use crate::kit::response::send_until_ready;
+use crate::kit::wait::{MAX_WAIT, wait_until};
 use crate::kit::{self, Server, media};
 
 /// A folder with one film that is encoded for every player.
@@ -55,14 +56,6 @@ fn ffmpeg_processes(file: &Path) -> Vec<i32> {
         .collect()
 }
 
-async fn wait_until(condition: &str, mut is_met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_met() {
-        assert!(Instant::now() < deadline, "not within a minute: {condition}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 // One thread, because the time of the server's runtime is moved.
 #[tokio::test]
 async fn ffmpeg_that_is_stopped_is_replaced_and_the_viewer_gets_every_segment() {
@@ -74,7 +67,7 @@ async fn ffmpeg_that_is_stopped_is_replaced_and_the_viewer_gets_every_segment() 
     .await;
     let session = start_session(&server, &film).await;
     segment_bytes(&server, &session, 0).await;
-    wait_until("ffmpeg encodes", || !ffmpeg_processes(&film).is_empty()).await;
+    wait_until("ffmpeg does not encode", || !ffmpeg_processes(&film).is_empty()).await;
     let stopped = ffmpeg_processes(&film)[0];
     rustix::process::kill_process(Pid::from_raw(stopped).unwrap(), Signal::STOP).unwrap();
     // The first segment that does not exist yet.
@@ -108,7 +101,7 @@ async fn ffmpeg_that_is_stopped_is_replaced_and_the_viewer_gets_every_segment() 
     assert!(index < 58 && bytes > 1000, "segment {index}: {bytes} bytes");
     let (_, fault) = health.last_fault().expect("the stall is recorded");
     assert!(fault.to_string().contains("30 s"), "{fault}");
-    wait_until("the stopped process is gone", || !ffmpeg_processes(&film).contains(&stopped)).await;
+    wait_until("the stopped process still exists", || !ffmpeg_processes(&film).contains(&stopped)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -250,7 +243,7 @@ async fn out_of_descriptors_the_server_waits_and_loses_nothing() {
     let address = server.base.strip_prefix("http://").unwrap().to_owned();
     let mut sockets = Vec::new();
     // Without a request they are closed after 15 s, so that they are renewed until none is left.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + MAX_WAIT;
     while server.open_files() < LIMIT {
         assert!(Instant::now() < deadline, "{} files are open", server.open_files());
         sockets.extend(std::net::TcpStream::connect(&address));

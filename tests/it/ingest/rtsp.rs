@@ -17,6 +17,8 @@ use super::camera::{
 use super::stream_forms::{check_plays, record_aired};
 use super::*;
 
+use crate::kit::wait::MAX_WAIT;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_camera_is_shown_torn_down_and_resumed_after_an_interruption() {
     let folder = tempfile::tempdir().unwrap();
@@ -140,7 +142,7 @@ async fn client_error_within(time_limit: Duration, address: &str) -> OutboundErr
             }
         }
     };
-    let fault = tokio::time::timeout(Duration::from_secs(60), read_until_error).await.expect("the client ends");
+    let fault = tokio::time::timeout(MAX_WAIT, read_until_error).await.expect("the client ends");
     assert!(!fault.to_string().contains("hunter2"), "{fault}");
     fault
 }

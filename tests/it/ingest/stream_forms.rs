@@ -6,6 +6,8 @@ use super::hls_source::HlsSource;
 use super::transport_stream_source::{self, FILM_SECONDS, TransportStreamSource};
 use super::*;
 
+use crate::kit::wait::MAX_WAIT;
+
 /// Watches until the playlist has `min_segments` continuous segments from the source; stores them in one file.
 pub async fn record_aired(server: &Server, id: &Value, folder: &Path, min_segments: usize) -> PathBuf {
     let mut last = None;
@@ -178,7 +180,7 @@ async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
     let (mut bytes, mut length) = (Vec::new(), 0.0);
     let received = folder.path().join("received.ts");
     while length < 12.0 {
-        let chunk = tokio::time::timeout(Duration::from_secs(30), answer.chunk()).await.expect("the stream continues");
+        let chunk = tokio::time::timeout(MAX_WAIT, answer.chunk()).await.expect("the stream continues");
         bytes.extend(chunk.unwrap().expect("the stream has no end"));
         std::fs::write(&received, &bytes).unwrap();
         let times: Vec<f64> = media::packets(&received).iter().map(|packet| packet.pts as f64 / 90_000.0).collect();
@@ -193,7 +195,7 @@ async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
     let basis = |basis: Value| json!({"rights": {"recordingBasis": basis}, "attestation": {"authorized": true}});
     change_channel(basis(Value::Null)).await;
     let drained = async { while let Ok(Some(_)) = answer.chunk().await {} };
-    tokio::time::timeout(Duration::from_secs(30), drained).await.expect("the stream ends with the right to record");
+    tokio::time::timeout(MAX_WAIT, drained).await.expect("the stream ends with the right to record");
     change_channel(basis(json!("My own pictures."))).await;
     let mut answer = server.request(Method::GET, &target).send().await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -201,9 +203,7 @@ async fn a_tuner_receives_an_external_channel_that_can_be_kept_warm() {
     let withdrawal = json!({"attestation": {"authorized": false}});
     expect_success(send_as_admin(&server, Method::PATCH, &format!("{CHANNELS}/{id}"), &withdrawal).await, 200).await;
     let drained = async { while let Ok(Some(_)) = answer.chunk().await {} };
-    tokio::time::timeout(Duration::from_secs(30), drained)
-        .await
-        .expect("the stream ends when the rights are withdrawn");
+    tokio::time::timeout(MAX_WAIT, drained).await.expect("the stream ends when the rights are withdrawn");
     expect_error(server.request(Method::GET, &target).send().await.unwrap(), 403, "RIGHTS_WITHDRAWN").await;
     let warmed = expect_success(server.post("/api/livetv/warm", &warm_body).send().await.unwrap(), 202).await;
     assert_eq!((&warmed["accepted"], &warmed["channels"][0]["reason"]), (&json!(0), &json!("disabled")), "{warmed}");

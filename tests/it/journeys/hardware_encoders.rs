@@ -11,6 +11,7 @@ use super::sessions::{play_to_end, session_path, start};
 use crate::kit::faulty_element::{ElementFault, NO_FAULT, Role, add_element, worker_program};
 use crate::kit::hardware_tools::{NO_DECODER, WORKS, make_tools};
 use crate::kit::response::expect_success;
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, media};
 
 /// Seconds of the film.
@@ -91,7 +92,7 @@ impl Bench {
         assert_eq!(self.decoders().await.len(), 1, "ffmpeg's decoder is tested");
         let played = self.play().await;
         assert_eq!((&played["pipeline"], &played["hardwareDecoder"]), (&json!("ffmpeg"), &json!("cuda")), "{played}");
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let view = self.decoders().await[0].clone();
             let is_tested = |list: &str| !view[list].as_array().unwrap().is_empty();
@@ -201,7 +202,7 @@ async fn elements_of_a_card_that_comes_are_used_without_a_restart() {
     let card_comes = async {
         add_element(bench.folder.path(), Role::Encoder, NO_FAULT);
         std::fs::write(devices.join("dri/renderD128"), "").unwrap();
-        let deadline = Instant::now() + Duration::from_secs(90);
+        let deadline = Instant::now() + MAX_WAIT;
         while bench.play().await["encoder"] != "nvh264enc" {
             assert!(Instant::now() < deadline, "GStreamer was not examined again");
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -13,6 +13,7 @@ use crate::kit::decoder_faults::worker_program;
 use crate::kit::media::flash_and_beep;
 use crate::kit::program::ServerProcess;
 use crate::kit::response::{expect_success, send_until_ready};
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server};
 
 const FILM: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
@@ -120,7 +121,7 @@ async fn fail_while_parsing(fault: &str) {
     let configure = |config: &mut hearthcast::config::Config| config.worker_program = worker_program().to_owned();
     let server: Server = kit::start_server_with(&[folder.path()], configure).await;
     assert_eq!(description(server.get(&info_url(&first))).await, Value::Null);
-    let deadline = Instant::now() + Duration::from_secs(40);
+    let deadline = Instant::now() + MAX_WAIT;
     while server.service.quarantine.is_empty() {
         assert!(Instant::now() < deadline, "nothing is in quarantine after {fault}");
         tokio::time::sleep(Duration::from_millis(20)).await;

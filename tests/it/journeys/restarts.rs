@@ -10,6 +10,7 @@ use super::sessions::session_path;
 use crate::kit::media;
 use crate::kit::program::ServerProcess;
 use crate::kit::response::{expect_error, expect_success, send_until_ready};
+use crate::kit::wait::MAX_WAIT;
 
 /// A film of 12 s with two languages that browsers play, so its video is copied unless it is scaled.
 fn make_film(path: &Path) {
@@ -44,7 +45,7 @@ async fn start(program: &ServerProcess, options: &Value) -> Value {
 
 /// Waits until the journal, which `kill -9` leaves, has a text.
 async fn wait_for_journal(program: &ServerProcess, is_expected: impl Fn(&str) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let journal = std::fs::read(program.state_folder().join("journal")).unwrap();
         if is_expected(&String::from_utf8_lossy(&journal)) {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::kit::response::send_until_ready;
+use crate::kit::wait::{MAX_WAIT, wait_until};
 use crate::kit::{self, Server, media};
 
 /// A folder with one film that no browser plays, `seconds` long.
@@ -256,7 +257,7 @@ async fn a_session_ends_once_and_reports_it() {
     let stopped: Value = stopped.json().await.unwrap();
     assert_eq!(stopped, json!({"sessionId": session["sessionId"], "stopped": true}));
     // The film is closed, so deleting it frees its disk space.
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     while open_descriptors(&folder.path().join("film.mkv")) > 0 {
         assert!(Instant::now() < deadline, "the film is still open");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -430,14 +431,6 @@ fn children_reading(file: &Path) -> Vec<i32> {
     pids
 }
 
-async fn wait_until(condition: &str, mut is_met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_met() {
-        assert!(Instant::now() < deadline, "not within 20 s: {condition}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_child_costs_the_viewer_nothing() {
     let folder = make_library(60);
@@ -449,7 +442,7 @@ async fn a_killed_child_costs_the_viewer_nothing() {
     assert_eq!(children.len(), 1);
     // The encode is paused ahead of its reader, so its process still exists.
     assert!(Command::new("kill").args(["-9", &children[0].to_string()]).status().unwrap().success());
-    wait_until("the child is gone", || !children_reading(&file).contains(&children[0])).await;
+    wait_until("the child still exists", || !children_reading(&file).contains(&children[0])).await;
     for index in [0, 14, 29] {
         let answer = server.get(&format!("{}/v0-{index:05}.ts", session_path(&session))).send().await.unwrap();
         assert_eq!(answer.status(), 200, "segment {index}");
@@ -474,7 +467,7 @@ async fn a_hundred_stopped_sessions_leave_no_process_or_file() {
         assert_eq!(stopped.unwrap().json::<Value>().await.unwrap()["stopped"], true);
     }
     assert_eq!((server.service.sessions.live_sessions().len(), server.service.renditions.active_jobs()), (0, 0));
-    wait_until("no child is left", || children_reading(&file).is_empty()).await;
+    wait_until("a child still exists", || children_reading(&file).is_empty()).await;
     server.service.shutdown().await;
     assert!(!server.folder.path().join("cache/segments").exists(), "no segment file is left");
     let refused = server.post("/api/stream/transcode/start", &json!({"mediaPath": film_path(&folder)})).send().await;

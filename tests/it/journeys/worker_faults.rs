@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use super::sessions::session_path;
 use crate::kit::decoder_faults::{copy_as_another_film, make_film, worker_program};
 use crate::kit::response::{expect_success, send_until_ready};
+use crate::kit::wait::{MAX_WAIT, wait_until};
 use crate::kit::{self, Server};
 
 /// Seconds of the film before the fault.
@@ -24,12 +25,6 @@ const HEALTHY_SECONDS: u32 = 6;
 
 /// Seconds of a film of which a run makes only a part before a viewer has read on.
 const LONG_SECONDS: u32 = 30;
-
-/// Longest wait for a segment that is no failure. Measured waits are in the report of the long run.
-const MAX_WAIT: Duration = Duration::from_secs(30);
-
-/// Longest wait for the replay of a job: it runs when a busy machine has nothing else to do.
-const MAX_REPLAY_WAIT: Duration = Duration::from_secs(200);
 
 /// How often each fault happens, and how many others watch meanwhile.
 #[derive(Clone, Copy)]
@@ -186,14 +181,6 @@ fn readers(path: &Path) -> Vec<i32> {
         std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let own = std::process::id().cast_signed();
     processes.filter(|pid| *pid != own && has_open(*pid, path)).collect()
-}
-
-async fn wait_until(failure: &str, mut is_met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + MAX_REPLAY_WAIT;
-    while !is_met() {
-        assert!(Instant::now() < deadline, "{failure}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 fn longest(waits: &[Duration]) -> Duration {

@@ -8,6 +8,7 @@ use hearthcast::error::Code;
 use serde_json::{Value, json};
 
 use super::program::ServerProcess;
+use super::wait::MAX_WAIT;
 
 /// The longest time until a response. A segment may wait for its backends, one after the other.
 const MAX_RESPONSE_TIME: Duration = Duration::from_secs(60);
@@ -140,7 +141,7 @@ impl FileClient {
 
     /// Waits until no worker has a job: runs are stopped, replays done.
     pub async fn wait_until_idle(&self) {
-        let deadline = Instant::now() + Duration::from_secs(200);
+        let deadline = Instant::now() + MAX_WAIT;
         let mut idle_polls = 0;
         while idle_polls < 3 {
             let pool = self.pool().await;

@@ -13,6 +13,7 @@ use super::damage::{DAMAGES, damage_files};
 use super::disk::limit_file_size;
 use super::faults::{CALLS, CallCounts, Fault};
 use super::program::ServerProcess;
+use super::wait::MAX_WAIT;
 
 /// Counts over all rounds.
 #[derive(Debug, Default)]
@@ -265,7 +266,7 @@ fn free_disk(program: &ServerProcess) {
 /// Waits until the state of a killed server can be opened: a forked child that has not yet executed its program still
 /// holds the lock.
 async fn wait_until_unlocked(state: &Path) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     let lock = fs::File::open(state.join("lock")).expect("there is a lock");
     while rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
         assert!(Instant::now() < deadline, "a killed server releases its state");
@@ -312,7 +313,7 @@ async fn check_stored(
 
 /// Waits until saves succeed again.
 async fn wait_until_saves_succeed(program: &ServerProcess, film: &Path, stored_positions: &mut HashMap<PathBuf, f64>) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     let position = stored_positions.get(film).copied().unwrap_or(0.0) + 1.0;
     while save_position(program, film, position).await != 200 {
         assert!(Instant::now() < deadline, "saves succeed once there is space: {}", program.log());

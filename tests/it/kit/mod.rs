@@ -27,6 +27,7 @@ pub mod tones;
 #[cfg(feature = "otlp")]
 pub mod trace_collector;
 pub mod ts;
+pub mod wait;
 pub mod worker_processes;
 pub mod xmltv;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use m3u8_rs::Playlist;
@@ -11,10 +11,8 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::response::send_until_ready;
+use super::wait::MAX_WAIT;
 use super::{Server, media};
-
-/// The longest wait for the first playlist: four times what one request waits for.
-const MAX_PREPARATION: Duration = Duration::from_secs(40);
 
 /// The checked video (or audio) playlist of a session.
 pub struct PlayerSession {
@@ -160,7 +158,7 @@ impl PlayerSession {
 
 /// Fetches a playlist; repeats the request while the server answers that it is preparing the session.
 async fn fetch_playlist(client: &reqwest::Client, url: &Url) -> Result<String, String> {
-    let deadline = Instant::now() + MAX_PREPARATION;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         match fetch_text(client, url, "application/vnd.apple.mpegurl").await {
             Err(text) if text.contains("\"status\":\"preparing\"") && Instant::now() < deadline => {}

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use super::disk::SmallDisk;
 use super::faults::FaultInjector;
 use super::plugin_registry::copy_registry;
+use super::wait::MAX_WAIT;
 
 /// A running `hearthcast serve`. Dropping it kills it.
 pub struct ServerProcess {
@@ -203,7 +204,7 @@ impl ServerProcess {
     /// Waits until it has no child processes but idle workers.
     pub async fn wait_until_childless(&self) {
         const MAX_IDLE_WORKERS: usize = 4;
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MAX_WAIT;
         let is_worker = |line: &String| line.contains(" worker --number ");
         let is_idle = |children: &[String]| children.iter().all(is_worker) && children.len() <= MAX_IDLE_WORKERS;
         while !is_idle(&self.children()) {
@@ -310,8 +311,8 @@ async fn spawn(
         let lines = BufReader::new(stdout).lines().map_while(Result::ok);
         lines.into_iter().find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
     });
-    let listening = tokio::time::timeout(Duration::from_secs(30), listening).await;
-    match listening.expect("it listens within 30 s").expect("no panic") {
+    let listening = tokio::time::timeout(MAX_WAIT, listening).await;
+    match listening.expect("it listens").expect("no panic") {
         Some(base) => Ok((child, base)),
         None => Err(child.wait().expect("the process can be waited for")),
     }

@@ -6,8 +6,7 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 
-/// How long a busy machine may take to examine a file or to make an image.
-const READY_TIMEOUT: Duration = Duration::from_secs(120);
+use super::wait::MAX_WAIT;
 
 /// Pause between two requests.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -18,7 +17,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// # Panics
 /// If its body is a stream, or there is no answer.
 pub async fn send_until_ready(request: RequestBuilder) -> Response {
-    let deadline = Instant::now() + READY_TIMEOUT;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let answer = request.try_clone().expect("the body can be sent again").send().await.expect("an answer");
         let status = answer.status();

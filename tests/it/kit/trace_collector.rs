@@ -7,8 +7,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The longest wait for a span, on a busy machine.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+use super::wait::MAX_WAIT;
 
 /// A received span, with the name of the process that it is from.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hearthcast::config::Config;
 use hearthcast::domain::media_folder::FolderKind;
@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::catalogue::{wait_for, write};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::service_config::service_config;
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server};
 
 const FOLDERS: &str = "/api/library/folders";
@@ -78,7 +79,7 @@ async fn an_added_folder_survives_a_restart_also_while_its_disk_is_away() {
         let mut config = service_config(&state.path().join("state"), &state.path().join("cache"));
         configure(&mut config, &disk);
         // The task of a dropped service may still hold the lock for a moment.
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             match Service::open(config.clone()) {
                 Ok(service) => return service,

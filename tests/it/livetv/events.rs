@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{CHANNELS, add_channel, get};
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server, media};
 
 /// The event stream of a server.
@@ -25,8 +26,7 @@ impl EventStream {
     }
 
     async fn read_chunk(&mut self) {
-        let chunk =
-            tokio::time::timeout(Duration::from_secs(40), self.chunks.next()).await.expect("an event within 40 s");
+        let chunk = tokio::time::timeout(MAX_WAIT, self.chunks.next()).await.expect("an event");
         self.text.push_str(std::str::from_utf8(&chunk.expect("an open stream").unwrap()).unwrap());
     }
 

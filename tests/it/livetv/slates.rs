@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{CHANNELS, add_channel, expect_refused_field, make_audio_files};
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::worker_processes::signal_workers;
 use crate::kit::{self, Server, media};
 
@@ -37,7 +38,7 @@ async fn a_worker_makes_a_slate_and_ffmpeg_replaces_one_that_is_killed() {
     // Killed as soon as it has the job.
     let cache = server.service.config.cache.clone();
     let killer = tokio::task::spawn_blocking(move || {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + MAX_WAIT;
         while !service.isolation.status().causes.contains_key("killed") && Instant::now() < deadline {
             if service.isolation.status().busy > 0 {
                 signal_workers(&cache, Signal::KILL);

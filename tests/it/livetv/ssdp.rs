@@ -1,7 +1,6 @@
 //! SSDP announcements of the tuner in the home network.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::time::Duration;
 
 use hearthcast::domain::ssdp::MULTICAST_ADDRESS;
 use hearthcast::http::ssdp::announce_tuner;
@@ -13,6 +12,7 @@ use tokio::net::UdpSocket;
 
 use crate::kit;
 use crate::kit::response::expect_success;
+use crate::kit::wait::MAX_WAIT;
 
 /// A client in the home network that receives announcements.
 fn listen_to_multicast(port: u16) -> std::io::Result<UdpSocket> {
@@ -27,8 +27,8 @@ fn listen_to_multicast(port: u16) -> std::io::Result<UdpSocket> {
 
 async fn receive_text(socket: &UdpSocket) -> String {
     let mut datagram = [0; 2048];
-    let received = tokio::time::timeout(Duration::from_secs(40), socket.recv_from(&mut datagram)).await;
-    let length = received.expect("a datagram within 40 s").unwrap().0;
+    let received = tokio::time::timeout(MAX_WAIT, socket.recv_from(&mut datagram)).await;
+    let length = received.expect("a datagram").unwrap().0;
     String::from_utf8(datagram[..length].to_vec()).unwrap()
 }
 

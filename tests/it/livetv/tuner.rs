@@ -11,6 +11,7 @@ use tokio::process::Command;
 
 use super::{CHANNELS, add_channel, get};
 use crate::kit::response::{expect_error, expect_success};
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server, media, player};
 
 /// Between two reference frames of the films.
@@ -87,7 +88,7 @@ async fn a_tuner_streams_across_programmes_until_its_token_is_revoked() {
     let mut player = Command::new("ffmpeg");
     player.args(["-nostdin", "-v", "error", "-y", "-i", &address, "-t", "12", "-map", "0", "-c", "copy"]).arg(&path);
     let recording = player.stderr(Stdio::piped()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(Duration::from_secs(90), recording).await.expect("ffmpeg ends").unwrap();
+    let output = tokio::time::timeout(MAX_WAIT, recording).await.expect("ffmpeg ends").unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let decoded = player::decode(&path).await;
     assert_eq!(decoded.warnings, Vec::<String>::new());
@@ -114,7 +115,7 @@ async fn a_tuner_streams_across_programmes_until_its_token_is_revoked() {
     revoke_token(&server, &id).await;
     let mut chunks = answer.bytes_stream();
     let drained = async { while chunks.next().await.is_some() {} };
-    tokio::time::timeout(Duration::from_secs(20), drained).await.expect("the stream ends with its token");
+    tokio::time::timeout(MAX_WAIT, drained).await.expect("the stream ends with its token");
     wait_for_viewers(&server, &channel["id"], 0).await;
     expect_error(get_from_tuner("/lineup.json").await, 401, "UNAUTHORIZED").await;
 }

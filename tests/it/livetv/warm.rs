@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::play::{fetch_playlist, fetch_segments};
 use super::{add_channel, get, send_as_admin};
 use crate::kit::response::expect_success;
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server, media, player};
 
 /// The segments of a playlist from where players begin, and those of the next two seconds.
@@ -54,7 +55,7 @@ async fn a_warm_channel_has_the_next_segments_of_its_playlist() {
 
     // Across the end of a programme, where the only encode slot passes to the next one.
     for _ in 0..12 {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MAX_WAIT;
         let slots = loop {
             let slots = needed_slots(&server, &channel);
             if are_made(&server, &channel, &slots).iter().all(|is_made| *is_made) {
@@ -122,7 +123,7 @@ async fn the_channels_a_viewer_may_zap_to_are_ready_while_slots_are_free() {
     // With two slots, of which the viewer has one: the next channel of the list, then in the viewer's direction.
     for (watched, likely) in [(one, two), (two, three), (one, three)] {
         watch(watched).await;
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MAX_WAIT;
         while !is_ready(likely) {
             assert!(Instant::now() < deadline, "channel {} is not made ready", likely.settings.number);
             tokio::time::sleep(Duration::from_millis(50)).await;

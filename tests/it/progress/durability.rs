@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::small_film;
 use crate::kit::kill;
 use crate::kit::program::ServerProcess;
+use crate::kit::wait::MAX_WAIT;
 
 #[tokio::test]
 async fn acknowledged_saves_survive_kill_9_and_damage() {
@@ -90,7 +91,7 @@ async fn a_full_disk_is_507_and_loses_nothing() {
     let url = format!("{}/api/stream/progress", program.base);
     let mut acknowledged = vec![0; films.len()];
     let mut refused = 0;
-    let deadline = Instant::now() + Duration::from_secs(90);
+    let deadline = Instant::now() + MAX_WAIT;
     for position in 1.. {
         assert!(Instant::now() < deadline, "the disk fills up in time");
         let saves = (0..64).map(|n| {

@@ -1,12 +1,11 @@
 //! `/api/events`: one device receives events about what another does.
 
-use std::time::Duration;
-
 use reqwest::Response;
 use serde_json::{Value, json};
 
 use super::{delete, route_with_path, save, small_film};
 use crate::kit::response::expect_error;
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server};
 
 /// An event stream, read event by event.
@@ -43,8 +42,8 @@ impl EventStream {
                 self.text = rest.to_owned();
                 return block;
             }
-            let more = tokio::time::timeout(Duration::from_secs(20), self.answer.chunk()).await;
-            let more = more.expect("the stream sends within 20 s").unwrap().expect("the stream is still open");
+            let more = tokio::time::timeout(MAX_WAIT, self.answer.chunk()).await;
+            let more = more.expect("the stream sends").unwrap().expect("the stream is still open");
             self.text.push_str(std::str::from_utf8(&more).unwrap());
         }
     }

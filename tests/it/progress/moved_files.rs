@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::{get, save, small_film};
 use crate::kit::response::expect_success;
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server, media};
 
 /// Waits until the only entry of a list has this path and is available.
 async fn wait_until_found_at(server: &Server, route: &str, field: &str, path: &Path) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let list = get(server, route).await;
         let entry = &list["history"][0];
@@ -53,7 +54,7 @@ async fn moved_files_are_found_while_the_server_runs() {
             }
         }
     };
-    let folders = tokio::time::timeout(Duration::from_secs(20), folders).await.expect("a change is published");
+    let folders = tokio::time::timeout(MAX_WAIT, folders).await.expect("a change is published");
     assert!(folders.iter().all(|path| path.starts_with(folder.path().to_str().unwrap())), "{folders:?}");
 }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::household::{Household, Server, run};
 use crate::kit::response::{expect_error, expect_success, send_until_ready};
+use crate::kit::wait::MAX_WAIT;
 
 /// Exit status of a server that another one has replaced.
 const REPLACED_EXIT_STATUS: i32 = 75;
@@ -61,7 +62,7 @@ async fn without_its_database_a_server_reads_and_refuses_changes() {
         assert_eq!(server.position().await, 7);
     }
     house.database.run();
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     while server.save(20).await.unwrap().status() != StatusCode::OK {
         assert!(Instant::now() < deadline, "changes are accepted again");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -126,7 +127,7 @@ async fn a_session_continues_on_the_server_that_takes_over() {
     standby.wait_until_standby();
     let before = [fetch(&active, "index.m3u8").await, fetch(&active, "v0.m3u8").await];
     let stored = "SELECT count(*) FROM hearthcast_record WHERE tree = 'sessions' AND json LIKE '%\"isReady\":true%'";
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     while household.database.sql(stored) != "1" {
         assert!(Instant::now() < deadline, "the session is stored");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -8,12 +8,11 @@ use reqwest::StatusCode;
 use super::certificates::{Authority, ServerCertificate};
 use super::household::{Household, Server, program};
 
+use crate::kit::wait::MAX_WAIT;
+
 /// Sessions of our program, and whether all of them have TLS.
 const SESSIONS: &str = "SELECT count(*), bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
      WHERE application_name = 'hearthcast'";
-
-/// Longest wait for anything that is no failure.
-const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A household whose database has TLS, and the file of its authority.
 struct SecureHousehold {

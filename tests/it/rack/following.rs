@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use super::household::{Pair, Server, another_film};
 use crate::kit::response::{expect_success, send_until_ready};
-
-/// Longest wait for anything that is no failure.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+use crate::kit::wait::MAX_WAIT;
 
 /// How long a standby may take that answers itself; one that passes the request on waits for the stopped server.
 const ANSWER_TIME: Duration = Duration::from_millis(1500);

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::household::{Household, Server, another_film, progress_path};
 
+use crate::kit::wait::MAX_WAIT;
+
 /// Longest time for a read, which needs no database: a busy machine may take long, but not as long as the longest hang.
 const MAX_READ_TIME: Duration = Duration::from_secs(20);
 
@@ -120,7 +122,7 @@ async fn hang_database(seconds: u64) -> Option<Vec<Outcomes>> {
     household.database.signal(Signal::CONT);
     eprintln!("{seconds} s: {during} reads meanwhile");
     assert!(during > seconds, "reads continue: {during}");
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     while server.save(1).await.unwrap().status() != StatusCode::OK {
         assert!(Instant::now() < deadline, "changes are accepted again");
         tokio::time::sleep(Duration::from_millis(50)).await;

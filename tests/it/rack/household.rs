@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::postgres_server::PostgresServer;
 use crate::kit::media;
 use crate::kit::program::create_tokens;
+use crate::kit::wait::MAX_WAIT;
 
 /// A database with the state of a household, a film, and the token of a user.
 pub struct Household {
@@ -111,7 +112,7 @@ impl Server {
     fn wait_for_line(&mut self, start: &str) -> Duration {
         let began = Instant::now();
         loop {
-            let line = self.lines.recv_timeout(Duration::from_secs(60)).expect("it has its role within 60 s");
+            let line = self.lines.recv_timeout(MAX_WAIT).expect("it has its role");
             if let Some(base) = line.strip_prefix(start) {
                 base.clone_into(&mut self.base);
                 return began.elapsed();
@@ -150,7 +151,7 @@ impl Server {
         };
         let began = Instant::now();
         while std::fs::read_dir(&threads).unwrap().flatten().any(is_running) {
-            assert!(began.elapsed() < Duration::from_secs(60), "its threads have not stopped");
+            assert!(began.elapsed() < MAX_WAIT, "its threads have not stopped");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -36,3 +36,5 @@ mod worker_failover;
 #[cfg(feature = "cluster")]
 mod worker_hardware;
 mod worker_program;
+
+use crate::kit::wait::MAX_WAIT;

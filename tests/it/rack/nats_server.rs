@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::MAX_WAIT;
+
 /// A nats-server with JetStream; dropping it kills it.
 pub struct NatsServer {
     pub url: String,
@@ -59,7 +61,7 @@ impl NatsServer {
             command.arg("-c").arg(file);
         }
         self.child = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MAX_WAIT;
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(Instant::now() < deadline, "nats-server does not listen");
             std::thread::sleep(Duration::from_millis(20));

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::MAX_WAIT;
+
 /// A running nginx; dropping it ends it.
 pub struct NginxServer {
     child: Child,
@@ -51,7 +53,7 @@ impl NginxServer {
         match nginx.spawn() {
             Ok(child) => {
                 let base = format!("http://{address}");
-                let deadline = Instant::now() + Duration::from_secs(30);
+                let deadline = Instant::now() + MAX_WAIT;
                 while std::net::TcpStream::connect(address).is_err() {
                     assert!(Instant::now() < deadline, "nginx listens");
                     std::thread::sleep(Duration::from_millis(20));

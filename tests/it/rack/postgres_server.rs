@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 use super::certificates::ServerCertificate;
 
+use super::MAX_WAIT;
+
 /// User and group that the cluster runs as when the tests run as root, which PostgreSQL refuses; no files belong to them.
 const UNPRIVILEGED_ID: u32 = 65534;
 
@@ -57,7 +59,7 @@ impl PostgresServer {
 
     /// Starts it after [`Self::kill`], once the processes of the killed one have ended.
     pub fn run(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let mut child = self.spawn();
             while child.try_wait().expect("the process can be waited for").is_none() {

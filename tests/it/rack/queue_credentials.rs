@@ -20,8 +20,7 @@ use tokio::time::timeout;
 
 use super::nats_server::NatsServer;
 
-/// Longest wait for anything that is no failure.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+use crate::kit::wait::MAX_WAIT;
 
 /// Wait for a message that must not come: sent after it, another one has come.
 const LAST: &str = "last";

@@ -14,6 +14,7 @@ use super::household::{Household, Server};
 use crate::ingest::transport_stream_source::{self, FILM_SECONDS, TransportStreamSource};
 use crate::kit::player;
 use crate::kit::response::{expect_success, send_until_ready};
+use crate::kit::wait::MAX_WAIT;
 
 /// Exit status of a server that another one has replaced.
 const REPLACED_EXIT_STATUS: i32 = 75;
@@ -79,7 +80,7 @@ impl Studio {
         );
         let path =
             format!("SELECT json::jsonb->>'path' FROM hearthcast_record WHERE tree = 'recordings' AND key = '{id}'");
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let len: usize = self.household.database.sql(&statement).parse().unwrap();
             if len > 0 {
@@ -94,7 +95,7 @@ impl Studio {
 
     /// Waits until all recordings are complete.
     async fn wait_until_complete(&self, server: &Server) -> Vec<Value> {
-        let deadline = Instant::now() + Duration::from_secs(90);
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let recordings = self.recordings(server).await;
             if recordings.iter().all(|recording| recording["state"] == "complete") {
@@ -198,7 +199,7 @@ async fn replace_recording_server(studio: &Studio, is_stopped: bool) {
     }
     active.wait_until_listening();
     // Not the bytes that the former server had not stored.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + MAX_WAIT;
     let min_len = before.len() as u64 + 100_000;
     while !std::fs::metadata(&path).is_ok_and(|file| file.ino() != former_file && file.len() > min_len) {
         assert!(Instant::now() < deadline, "the new server records");

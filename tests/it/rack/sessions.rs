@@ -15,10 +15,8 @@ use super::nats_server::NatsServer;
 use super::worker_program::WorkerProgram;
 use crate::kit::media::{flash_and_beep, run_ffmpeg};
 use crate::kit::player::{self, PlayerSession};
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server};
-
-/// Longest wait for anything that is no failure.
-pub const MAX_WAIT: Duration = Duration::from_secs(120);
 
 pub const ENCODED: &str = "-c:v libx264 -preset ultrafast -g 50 -c:a aac";
 

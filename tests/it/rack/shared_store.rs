@@ -12,10 +12,8 @@ use super::s3_server::S3Server;
 use crate::kit::media::flash_and_beep;
 use crate::kit::player::{self, PlayerSession};
 use crate::kit::response::send_until_ready;
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server};
-
-/// Longest wait for anything that is no failure.
-const MAX_WAIT: Duration = Duration::from_secs(120);
 
 const ENCODED: &str = "-c:v libx264 -preset ultrafast -g 50 -c:a aac";
 

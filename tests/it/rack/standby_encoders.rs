@@ -9,9 +9,7 @@ use serde_json::json;
 
 use super::household::Household;
 use crate::kit::response::{expect_success, send_until_ready};
-
-/// Longest wait for anything that is no failure.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+use crate::kit::wait::MAX_WAIT;
 
 /// Makes ffmpeg in a folder; without trials, those of encoders fail, which read generated media.
 fn write_ffmpeg(folder: &Path, has_trials: bool) {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::household::{Household, Pair, Server, another_film, progress_path};
 use super::nginx_server::NginxServer;
 use crate::kit::response::{expect_error, expect_success, send_until_ready};
+use crate::kit::wait::MAX_WAIT;
 
 /// Longest time for an answer during a fail-over: a request is held for 10 s at most.
 const MAX_ANSWER_TIME: Duration = Duration::from_secs(12);
@@ -35,7 +36,7 @@ impl Pair {
 
     /// The same body from both addresses, at the latest when the server has read its library.
     async fn expect_same(&self, path: &str) -> Vec<u8> {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let (first, second) = (self.get(&self.active, path).await, self.get(&self.standby, path).await);
             assert_eq!((first.status(), second.status()), (StatusCode::OK, StatusCode::OK), "{path}");
@@ -121,17 +122,17 @@ async fn a_change_at_the_standby_is_there_at_both_and_events_pass_through() {
         assert_eq!(server.save(position).await.unwrap().status(), StatusCode::OK);
         assert_eq!((pair.active.position().await, pair.standby.position().await), (position, position));
     }
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + MAX_WAIT;
     while text.matches("event: progress").count() < 3 {
         assert!(Instant::now() < deadline, "{text}");
-        let chunk = tokio::time::timeout(Duration::from_secs(10), events.chunk()).await.unwrap().unwrap().unwrap();
+        let chunk = tokio::time::timeout(MAX_WAIT, events.chunk()).await.unwrap().unwrap().unwrap();
         text.push_str(std::str::from_utf8(&chunk).unwrap());
     }
     pair.household.expect_dense_numbers();
 }
 
 fn wait_until(what: &str, is_met: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     while !is_met() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(20));

@@ -12,9 +12,7 @@ use super::nginx_server::NginxServer;
 use super::worker_program::WorkerProgram;
 use crate::kit::media::flash_and_beep;
 use crate::kit::response::{expect_success, send_until_ready};
-
-/// Longest wait for anything that is no failure.
-const MAX_WAIT: Duration = Duration::from_secs(120);
+use crate::kit::wait::MAX_WAIT;
 
 /// Segments that a new viewer requests. A worker gets eight segments of a run at a time, so after one of these the run pauses in
 /// the middle of them.

@@ -8,10 +8,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::nats_server::NatsServer;
-use super::sessions::{ENCODED, MAX_WAIT, diagnostics, start_encode};
+use super::sessions::{ENCODED, diagnostics, start_encode};
 use super::worker_program::WorkerProgram;
 use crate::kit::hardware_tools::{WORKS, make_tools};
 use crate::kit::media::flash_and_beep;
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server, player};
 
 /// How long hardware rests after its first failure.

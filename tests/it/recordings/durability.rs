@@ -17,6 +17,7 @@ use super::check_plays;
 use crate::kit::media;
 use crate::kit::program::ServerProcess;
 use crate::kit::service_config::service_config;
+use crate::kit::wait::MAX_WAIT;
 
 /// Adds a channel over a folder and a recording to the state of a stopped program.
 async fn prepare_recording(
@@ -55,7 +56,7 @@ fn open_service(program: &ServerProcess, films: &Path, recorded: &Path) -> std::
     config.roots = vec![Root { id: "r0".into(), path: films.to_path_buf() }];
     config.recordings = Some(recorded.to_path_buf());
     // The task of a dropped service may still hold the lock for a moment.
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         match Service::open(config.clone()) {
             Ok(service) => return service,
@@ -67,7 +68,7 @@ fn open_service(program: &ServerProcess, films: &Path, recorded: &Path) -> std::
 
 /// Waits until the only file in the subfolders has this many bytes; returns its path and length.
 async fn wait_for_file(recorded: &Path, min_bytes: u64) -> (std::path::PathBuf, u64) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let files = std::fs::read_dir(recorded).unwrap().flatten().flat_map(|folder| std::fs::read_dir(folder.path()));
         let files: Vec<_> = files.flatten().flatten().map(|file| file.path()).collect();
@@ -105,7 +106,7 @@ async fn a_recording_resumes_after_a_kill_without_a_gap() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     program.restart().await;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + MAX_WAIT;
     let path = loop {
         let answer = program.get("/api/livetv/recordings").send().await.unwrap();
         assert_eq!(answer.status(), 200, "every user may list recordings");
@@ -134,7 +135,7 @@ async fn a_recording_on_a_full_disk_fails_with_its_reason() {
     let id = prepare_recording(&program, films.path(), recorded.path(), -3600, -60).await;
     // `restart` would remove the limit.
     program.restart_limited(limit).await;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let (_, len) = wait_for_file(recorded.path(), 1).await;
         program.kill();

@@ -5,6 +5,8 @@ use jiff::ToSpan;
 use super::*;
 use crate::ingest::transport_stream_source::{self, FILM_SECONDS, TransportStreamSource};
 
+use crate::kit::wait::MAX_WAIT;
+
 const SOURCES: &str = "/api/livetv/sources";
 
 /// An XMLTV guide with programmes of one channel: title, further elements, start and end in hours from `now`.
@@ -131,7 +133,7 @@ async fn an_imported_guide_is_recorded_by_entry_and_by_series() {
     .await;
     let other = json!({"channelId": channel, "series": {"title": "Other"}});
     expect_success(send_as_admin(&server, Method::POST, RECORDINGS, &other).await, 201).await;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let scheduled_now = scheduled_recordings(&server).await;
         let titles: Vec<&str> = scheduled_now.iter().map(|(_, title)| title.as_str()).collect();
@@ -147,7 +149,7 @@ async fn an_imported_guide_is_recorded_by_entry_and_by_series() {
     let entries = get_as_admin(&server, "/api/livetv/epg").await["entries"].clone();
     let extended_entry = entries.as_array().unwrap().iter().find(|entry| entry["id"] == current["id"]).unwrap();
     assert!(extended_entry["end"].as_str() > current["end"].as_str(), "{extended_entry}");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + MAX_WAIT;
     let path = loop {
         let recording = get_as_admin(&server, &target).await["recording"].clone();
         let path = recording["path"].as_str().map(std::path::PathBuf::from);
@@ -162,7 +164,7 @@ async fn an_imported_guide_is_recorded_by_entry_and_by_series() {
     };
     let withdrawal = json!({"attestation": {"authorized": false}});
     expect_success(send_as_admin(&server, Method::PATCH, &source, &withdrawal).await, 200).await;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + MAX_WAIT;
     let failed = loop {
         let recording = get_as_admin(&server, &target).await["recording"].clone();
         if recording["state"] != "recording" {

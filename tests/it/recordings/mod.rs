@@ -8,6 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::kit::response::{expect_error, expect_success, send_until_ready};
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server, media, player, ts};
 use hearthcast::domain::time::Ticks;
 
@@ -63,13 +64,13 @@ impl RecordingServer {
 
     /// Waits until a recording meets a condition.
     async fn wait_until(&self, id: &Value, is_met: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let recording = self.get(id).await;
             if is_met(&recording) {
                 return recording;
             }
-            assert!(Instant::now() < deadline, "the recording did not get there within 60 s: {recording}");
+            assert!(Instant::now() < deadline, "the recording does not get there: {recording}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hearthcast::domain::rights::RightsClaim;
 use hearthcast::domain::source::SourceKind;
@@ -17,6 +17,7 @@ use crate::kit::program::ServerProcess;
 use crate::kit::remote_server::{RemoteServer, ok};
 use crate::kit::response::{expect_error, expect_success};
 use crate::kit::service_config::service_config;
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, xmltv};
 
 /// A guide of one channel with three programmes of an hour; the second is on now.
@@ -219,7 +220,7 @@ async fn imported_programmes_survive_a_restart() {
 /// Opens the service over the state of a stopped program.
 async fn open_service(program: &ServerProcess) -> Arc<Service> {
     let config = service_config(&program.state_folder(), &program.state_folder().join("cache"));
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         match Service::open(config.clone()) {
             Ok(service) => return service,

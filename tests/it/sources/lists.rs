@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{CHANNELS, SOURCES, get_as_admin, send_as_admin, upload, with_rights};
 use crate::kit::remote_server::{RemoteServer, ok, redirect};
 use crate::kit::response::{expect_error, expect_success};
+use crate::kit::wait::MAX_WAIT;
 use crate::kit::{self, Server};
 
 const LIST: &str = "#EXTM3U url-tvg=\"https://epg.example/guide.xml.gz\"\n\
@@ -147,7 +148,7 @@ async fn invalid_lists_are_refused_with_their_field() {
 /// Requests a refresh and waits for its end.
 async fn refresh(server: &Server, target: &str) -> Value {
     expect_success(send_as_admin(server, Method::POST, &format!("{target}/refresh"), &json!({})).await, 202).await;
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let source = get_as_admin(server, target).await["source"].clone();
         if source["state"] != "refreshing" {

@@ -10,17 +10,18 @@ use hearthcast::domain::schedule::ScheduleMode;
 use hearthcast::service::Service;
 use hearthcast::service::channels::{ChannelChange, Channels};
 
-use super::{ParsedPlaylist, current_programme, from_seconds, start_on_demand};
+use super::{ParsedPlaylist, current_programme, start_on_demand};
 use crate::kit::program::ServerProcess;
 use crate::kit::response::expect_success;
 use crate::kit::service_config::service_config;
+use crate::kit::wait::MAX_WAIT;
 use crate::livetv::make_audio_files;
 
 /// Opens the service over the state of a stopped program.
 fn open_service(program: &ServerProcess, films: &Path) -> Arc<Service> {
     let mut config = service_config(&program.state_folder(), &program.state_folder().join("cache"));
     config.roots = vec![Root { id: "r0".into(), path: films.to_path_buf() }];
-    let deadline = Instant::now() + from_seconds(10);
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         match Service::open(config.clone()) {
             Ok(service) => return service,

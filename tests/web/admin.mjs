@@ -113,7 +113,7 @@ export async function admin(kit, openPage) {
 
   await step("admin-no-pipelines", async () => {
     await kit.openScreen("settings?tab=pipelines");
-    await page.getByText(/No active pipelines/).or(page.locator(".drawing svg")).first().waitFor({ timeout: 150_000 }); // Those of the steps before end after a minute.
+    await page.getByText(/No active pipelines/).or(page.locator(".drawing svg")).first().waitFor(); // Those of the steps before end after a minute.
   });
 
   await step("admin-players", async () => {

@@ -112,7 +112,7 @@ async function live(kit, channel) {
     await waitUntil("enough is kept", () => page.evaluate(() => {
       const { seekable } = document.querySelector("video");
       return seekable.length > 0 && seekable.end(0) - seekable.start(0) > 22;
-    }), 150);
+    }));
     const before = await latency();
     await kit.pressControl("Back 10 s", async () => (await latency()) > before + 5);
     const mark = page.locator(".live-mark").filter({ hasText: /^−0:\d\d$/ });

@@ -5,6 +5,10 @@ import { execFileSync } from "node:child_process";
 import { waitUntil } from "./program.mjs";
 
 /** An ASS subtitle with a style and a position. */
+/** A film that does not end before libass is ready, however busy the machine is. */
+const BLUE_VIDEO = "color=c=0x205080:s=640x360:r=5:d=300";
+
+/** One line in the upper left corner, as long as the film. */
 const STYLED_SUBTITLE = `[Script Info]
 ScriptType: v4.00+
 PlayResX: 640
@@ -16,7 +20,7 @@ Style: Sign,Arial,48,&H000000FF,&H000000FF,&H00FFFFFF,&H00000000,-1,0,0,0,100,10
 
 [Events]
 Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
-Dialogue: 0,0:00:00.00,0:00:20.00,Sign,,0,0,0,,{\\pos(20,20)}HEARTH
+Dialogue: 0,0:00:00.00,0:05:00.00,Sign,,0,0,0,,{\\pos(20,20)}HEARTH
 `;
 
 export async function films(kit) {
@@ -192,7 +196,7 @@ export async function films(kit) {
   });
 
   await step("film-styled-subtitle", async () => {
-    server.makeMedia("Other/Styled.mp4", ["-f", "lavfi", "-i", "color=c=0x205080:s=640x360:r=25:d=20", "-f", "lavfi", "-i", "sine=440:d=20",
+    server.makeMedia("Other/Styled.mp4", ["-f", "lavfi", "-i", BLUE_VIDEO, "-f", "lavfi", "-i", "sine=440:d=300",
       "-c:v", "libx264", "-pix_fmt", "yuv420p", "-c:a", "aac", "-movflags", "+faststart"]);
     server.writeMedia("Other/Styled.en.ass", STYLED_SUBTITLE);
     await kit.openScreen(`play?${new URLSearchParams({ path: `${server.media}/Other/Styled.mp4` })}`);
@@ -206,7 +210,7 @@ export async function films(kit) {
     const [file, family] = execFileSync("fc-match", ["-f", "%{file}\n%{family[0]}", "monospace"], { encoding: "utf8" }).split("\n");
     // Narrow letters are wide only in a monospace font.
     server.writeMedia("Other/Fonts.ass", STYLED_SUBTITLE.replace(",Arial,", `,${family},`).replace("HEARTH", "iiiiiiiiii"));
-    server.makeMedia("Other/Fonts.mkv", ["-f", "lavfi", "-i", "color=c=0x205080:s=640x360:r=25:d=20", "-f", "lavfi", "-i", "sine=440:d=20",
+    server.makeMedia("Other/Fonts.mkv", ["-f", "lavfi", "-i", BLUE_VIDEO, "-f", "lavfi", "-i", "sine=440:d=300",
       "-i", `${server.media}/Other/Fonts.ass`, "-attach", file, "-metadata:s:t", "mimetype=application/x-truetype-font",
       "-map", "0", "-map", "1", "-map", "2", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-c:a", "aac", "-c:s", "ass"]);
     await kit.openScreen(`play?${new URLSearchParams({ path: `${server.media}/Other/Fonts.mkv` })}`);

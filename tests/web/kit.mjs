@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { NAME, PASSWORD, waitUntil } from "./program.mjs";
+import { MAX_WAIT_SECONDS, NAME, PASSWORD, waitUntil } from "./program.mjs";
 
 export { NAME, PASSWORD };
 
@@ -14,7 +14,7 @@ let hasFailed = false;
 /** A new page, not signed in unless `storageState` is that of a page that is. */
 export async function createKit({ browser, server, shots, name = "", viewport = { width: 1280, height: 800 }, storageState, isTouch = false, locale, serviceWorkers = "block" }) {
   const page = await (await browser.newContext({ viewport, colorScheme: "dark", reducedMotion: "reduce", locale, serviceWorkers, storageState, hasTouch: isTouch, isMobile: isTouch })).newPage();
-  page.setDefaultTimeout(60_000); // Late is good enough: test machines are busy.
+  page.setDefaultTimeout(MAX_WAIT_SECONDS * 1000);
   const faults = [];
   const requests = [];
   // 503 is not an error: the page retries while the server is busy.

@@ -10,8 +10,11 @@ import { dirname, join } from "node:path";
 export const NAME = "ada";
 export const PASSWORD = "a long evening by the fire";
 
+/** How long a step waits for what must come. Only a failure takes that long: test machines may be slow or busy. */
+export const MAX_WAIT_SECONDS = 200;
+
 /** Resolves with the first truthy result of `check`; rejects with `condition` after `seconds`. */
-export async function waitUntil(condition, check, seconds = 60) {
+export async function waitUntil(condition, check, seconds = MAX_WAIT_SECONDS) {
   const end = Date.now() + seconds * 1000;
   for (;;) {
     const result = await check();

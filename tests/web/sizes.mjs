@@ -15,9 +15,6 @@ const DOUBLE_TAP_MS = 400;
 /** How long a control may take to be pressed before it is tried again. */
 const SHORT_TIMEOUT_MS = 2000;
 
-/** Four windows that play video share the processors with the other tests. */
-const MAX_PRESS_SECONDS = 150;
-
 /** Runs `run` in a signed-in window of each size, all at once, on `server`; each must have logged no error in the end. */
 export async function atSizes({ server, page }, openPage, run) {
   const storageState = await page.context().storageState();
@@ -75,7 +72,7 @@ function inputOf({ page, assertPressable }, isTouch) {
         await button.waitFor({ timeout: SHORT_TIMEOUT_MS }).then(() => assertPressable(button, name)).then(() => press(button, { timeout: SHORT_TIMEOUT_MS }))
           .catch((error) => { fault = error; });
         return isDone();
-      }, MAX_PRESS_SECONDS).catch((error) => { throw fault ?? error; });
+      }).catch((error) => { throw fault ?? error; });
     },
   };
 }

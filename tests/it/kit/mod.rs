@@ -15,7 +15,7 @@ pub mod media;
 mod media_cache;
 pub mod mutation;
 pub mod player;
-mod plugin_registry;
+pub mod plugin_registry;
 pub mod program;
 pub mod random;
 pub mod remote_server;

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::postgres_server::PostgresServer;
 use crate::kit::media;
+use crate::kit::plugin_registry::copy_registry;
 use crate::kit::program::create_tokens;
 use crate::kit::wait::MAX_WAIT;
 
@@ -81,6 +82,7 @@ impl Server {
     fn start(household: &Household, name: &str, url: &str, address: &str, arguments: &[&str]) -> Self {
         let folder = household.folder.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();
+        copy_registry(&folder.join("cache"));
         let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
         let mut command = program(url, &folder);
         command.envs(household.settings.iter().map(|(name, value)| (name, value)));

@@ -11,6 +11,8 @@ const MIN_MAPPED_BYTES: usize = 128 << 10;
 /// The arenas are bounded to one for each processor: glibc makes eight for each, and every one keeps some 2 MB that its threads have
 /// freed: with two processors and many viewers, 38 of 62 MB were free (measured). Segments and other long allocations have pages of their
 /// own: glibc raises the length from which they do to that of each one that is freed, up to 32 MB, and then they are in the arenas with small blocks between them.
+/// Small blocks that are freed are joined with their neighbours at once: kept apart as they are by default, they divide the memory that a scan
+/// of the library leaves free, 1 MB with 10,000 files (measured).
 pub fn configure_allocator() {
     let is_unset = |name: &str| std::env::var_os(name).is_none();
     if is_unset("MALLOC_ARENA_MAX") {
@@ -20,6 +22,7 @@ pub fn configure_allocator() {
     if is_unset("MALLOC_MMAP_THRESHOLD_") {
         set_parameter(Parameter::MinMapped, MIN_MAPPED_BYTES);
     }
+    set_parameter(Parameter::MaxFast, 0);
 }
 
 /// Parameters of malloc.h.
@@ -29,6 +32,8 @@ enum Parameter {
     Arenas = -8,
     /// `M_MMAP_THRESHOLD`.
     MinMapped = -3,
+    /// `M_MXFAST`.
+    MaxFast = 1,
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

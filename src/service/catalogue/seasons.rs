@@ -5,7 +5,6 @@ use tokio::sync::watch;
 use super::Catalogue;
 use super::item::ItemId;
 use super::series::in_order;
-use super::view::IndexView;
 use crate::domain::catalogue::ItemKind;
 use crate::domain::library::kind_from_name;
 use crate::domain::sniff::MediaKind;
@@ -39,18 +38,22 @@ impl Catalogue {
         self.read_index().seen_in(paths).by_id(id).map(super::item::IndexedItem::path)
     }
 
-    /// Each film alone, then the episodes of each season in order.
-    pub fn films_and_seasons(&self) -> Vec<Vec<ItemId>> {
+    /// All films.
+    pub fn films(&self) -> Vec<ItemId> {
         let index = self.read_index();
-        let films = index.all().items().filter(|(_, item)| item.kind == ItemKind::Film).map(|(_, item)| vec![item.id]);
-        films.chain(seasons(index.all())).collect()
+        let films = index.all().items().filter(|(_, item)| item.kind == ItemKind::Film);
+        films.map(|(_, item)| item.id).collect()
     }
-}
 
-fn seasons(index: IndexView<'_>) -> impl Iterator<Item = Vec<ItemId>> {
-    index.all_series().flat_map(move |(_, items)| {
-        let episodes = in_order(index, items);
-        let seasons = episodes.chunk_by(|a, b| a.season() == b.season());
-        seasons.map(|season| season.iter().map(|item| item.id).collect()).collect::<Vec<_>>()
-    })
+    /// The episodes of each season in order.
+    pub fn seasons(&self) -> Vec<Vec<ItemId>> {
+        let index = self.read_index();
+        let index = index.all();
+        let seasons_of = |items| {
+            let episodes = in_order(index, items);
+            let seasons = episodes.chunk_by(|a, b| a.season() == b.season());
+            seasons.map(|season| season.iter().map(|item| item.id).collect()).collect::<Vec<_>>()
+        };
+        index.all_series().flat_map(|(_, items)| seasons_of(items)).collect()
+    }
 }

@@ -17,8 +17,9 @@ use crate::engine::source::{Roots, SourceFile};
 use crate::engine::worker::{FileFault, Isolation};
 use crate::service::background_tasks::BackgroundTasks;
 
-/// Memory of all kept records, bytes.
-const MAX_CACHE_BYTES: usize = 16 << 20;
+/// Memory of all kept records, bytes. The catalogue has what they say; they are kept for the items of a season, which share the file of
+/// their show, and for films on screen.
+const MAX_CACHE_BYTES: usize = 128 << 10;
 
 /// Memory of an entry beside its path and its records, bytes.
 const ENTRY_BYTES: usize = 200;

@@ -66,7 +66,10 @@ async fn run(service: Arc<Service>) {
 
 /// Analyses what is not done of the library, whenever nothing is played.
 pub async fn analyse_library(service: &Arc<Service>, idle_time: &mut IdleTime) {
-    for season in service.catalogue.films_and_seasons() {
+    for film in service.catalogue.films() {
+        analyse(service, &[film], idle_time).await;
+    }
+    for season in service.catalogue.seasons() {
         analyse(service, &season, idle_time).await;
     }
 }

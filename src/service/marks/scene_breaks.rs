@@ -24,7 +24,8 @@ const MAX_VIDEO_SECONDS: f64 = 8.0;
 
 /// Searches the films and episodes that were not searched yet, until `is_stopped` before one of them.
 pub async fn search_library(service: &Arc<Service>, idle_time: &mut IdleTime, mut is_stopped: impl FnMut() -> bool) {
-    for id in service.catalogue.films_and_seasons().into_iter().flatten() {
+    let episodes = service.catalogue.seasons().into_iter().flatten();
+    for id in service.catalogue.films().into_iter().chain(episodes) {
         if service.marks.done(id).is_searched {
             continue;
         }

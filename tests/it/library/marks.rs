@@ -70,7 +70,7 @@ async fn the_theme_of_a_season_and_dark_credits_are_marked() {
     let server = kit::start_server(&[folder.path()]).await;
     catalogue::start(&server.service);
     library_watcher::start_watchers(&server.service);
-    while server.service.catalogue.films_and_seasons().concat().len() < 3 {
+    while server.service.catalogue.newest_videos().len() < 3 {
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     assert_eq!(marks_of(&server, &episode(1)).await, [], "nothing is marked before the analysis");
@@ -146,7 +146,7 @@ async fn an_opening_of_moments_from_earlier_episodes_is_a_recap() {
     let server = kit::start_server(&[folder.path()]).await;
     catalogue::start(&server.service);
     library_watcher::start_watchers(&server.service);
-    while server.service.catalogue.films_and_seasons().concat().len() < episodes.len() {
+    while server.service.catalogue.newest_videos().len() < episodes.len() {
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     marks::analyse_library(&server.service, &mut IdleTime::passed()).await;

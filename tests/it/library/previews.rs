@@ -59,7 +59,7 @@ async fn previews_show_the_film_at_their_times() {
     let server = kit::start_server(&[&root]).await;
     catalogue::start(&server.service);
     library_watcher::start_watchers(&server.service);
-    while server.service.catalogue.films_and_seasons().len() < 3 {
+    while server.service.catalogue.newest_videos().len() < 3 {
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     // Keyframes of a transport stream cannot be read alone.

@@ -24,7 +24,7 @@ async fn a_channel_interrupts_a_film_where_it_is_black_and_silent() {
     let server = kit::start_server(&[folder.path()]).await;
     catalogue::start(&server.service);
     library_watcher::start_watchers(&server.service);
-    while server.service.catalogue.films_and_seasons().is_empty() {
+    while server.service.catalogue.films().is_empty() {
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     marks::search_library(&server.service, &mut IdleTime::passed(), || true).await;

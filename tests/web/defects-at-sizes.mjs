@@ -114,9 +114,9 @@ async function live(kit, channel) {
       return seekable.length > 0 && seekable.end(0) - seekable.start(0) > 22;
     }));
     const before = await latency();
-    await kit.pressControl("Back 10 s", async () => (await latency()) > before + 5);
-    const mark = page.locator(".live-mark").filter({ hasText: /^−0:\d\d$/ });
-    await mark.waitFor({ state: "attached" });
+    const mark = page.locator(".live-mark").filter({ hasText: /^−\d+:\d\d$/ });
+    // On a busy machine the latency grows for a moment without a press, so it alone does not show that the button was pressed.
+    await kit.pressControl("Back 10 s", async () => (await mark.count()) > 0 && (await latency()) > before + 5);
     await kit.pressControl("Go to live", async () => (await mark.count()) === 0);
     const list = page.locator(".panel-channels").getByText(`${NUMBER} Everywhere`);
     await kit.pressControl("Channels", () => list.isVisible());
